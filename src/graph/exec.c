@@ -26,7 +26,7 @@ struct exec {
     bool ran_once;
     void (*on_grad)(void *user, int param);
     void *grad_user;
-    void (*on_call)(void *user, const char *name, const op_group *call);
+    op_call_fn *on_call;
     void *call_user;
 };
 
@@ -539,7 +539,7 @@ void exec_on_grad(exec *e, void (*fn)(void *user, int param), void *user)
     e->grad_user = user;
 }
 
-void exec_on_call(exec *e, void (*fn)(void *user, const char *name, const op_group *call), void *user)
+void exec_on_call(exec *e, op_call_fn *fn, void *user)
 {
     e->on_call = fn;
     e->call_user = user;

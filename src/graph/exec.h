@@ -66,9 +66,8 @@ void exec_set_part(exec *e, op_live sequences, op_live rows);
 /* The context that failures are written to may change between runs (one thread at a time). */
 void exec_set_ctx(exec *e, cloob_ctx *ctx);
 
-/* Calls fn before each call of a run, and once after the last with NULL and NULL: for timing on a device's stream.
- * name: that of the op, or of the kernel that computes several of a group's members. */
-void exec_on_call(exec *e, void (*fn)(void *user, const char *name, const op_group *call), void *user);
+/* Calls fn before each call of a run, and once after the last with NULL and NULL: for timing on a device's stream. */
+void exec_on_call(exec *e, op_call_fn *fn, void *user);
 
 /* Calls fn after each backward node that completes a parameter's gradient, so that its exchange between ranks can start
  * while the rest is computed. */

@@ -9,7 +9,7 @@
 
 #include "cloob/model.h"
 #include "model/params.h"
-#include "nn/op.h"
+#include "nn/group.h"
 
 typedef struct encoder encoder;
 
@@ -30,6 +30,10 @@ cloob_status encoder_create(cloob_ctx *ctx, weights *w, device *dev, const encod
 /* Over parameters that the caller owns (a running training); after they change, create a new encoder. */
 cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out);
 void encoder_destroy(encoder *e);
+
+/* fn is called before each op of later runs, and with a NULL name after the last (exec_on_call). Runs are not recorded
+ * while there is one. NULL: none. */
+void encoder_on_call(encoder *e, op_call_fn *fn, void *user);
 
 /* Device bytes that images (bytes) and texts of such an encoder would take in addition to the parameters; allocates
  * nothing. p may be a bare table. */

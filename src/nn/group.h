@@ -27,6 +27,9 @@ typedef struct op_group {
     void *state;
 } op_group;
 
+/* Reports a call that is about to run. name: that of the op, or of the kernel that computes several of the members. */
+typedef void op_call_fn(void *user, const char *name, const op_group *call);
+
 struct group_kernel {
     const char *name;
     int pattern[GROUP_MEMBERS], length; /* by GROUP_PATTERN: ops in the order of the members; others may be between */

@@ -79,6 +79,7 @@ must "bench embed" '"ms"' bench embed --model tiny --batch-size 4 --repeats 1 --
 must "bench step" '"ms"' bench step --model tiny --batch-size 4 --repeats 1 --device cpu --json
 must "ops of a step" 'objective, optimizer, copies' bench step --model tiny-vit --batch-size 4 --repeats 1 --profile
 must "ops of a step as JSON" '"ops": \[{"op": ' bench step --model tiny-vit --batch-size 4 --repeats 1 --profile --json
+must "ops of an embedding" "conv2d, [0-9]* rows of [0-9]* to [0-9]*" bench embed --model tiny-rn --batch-size 2 --repeats 1 --profile
 must "bench loss" '"ms"' bench loss --n 64 --dim 16 --repeats 1 --device cpu --json
 must "bench data" '' bench data --data world/train.tsv --batch-size 8 --batches 2 --json
 must "ablate" '' ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --force-image-size 32 --vocab-size 600 \

@@ -19,8 +19,9 @@ static bool profiled;
 
 #define MODEL_ROWS                                                                                                     \
     { "model", OPT_STRING, &model.model, "RN50", "MODEL", "a model's name or a .json file", 0 },                       \
+        { "repeats", OPT_INT, &model.repeats, "5", "R", "timed runs after a warm-up run", OPT_POSITIVE },              \
     {                                                                                                                  \
-        "repeats", OPT_INT, &model.repeats, "5", "R", "timed runs after a warm-up run", OPT_POSITIVE                   \
+        "profile", OPT_FLAG, &profiled, NULL, NULL, "also print the time of every op; a profiled run is slower", 0     \
     }
 
 static const opt_row step_rows[] = {
@@ -35,7 +36,6 @@ static const opt_row step_rows[] = {
       "skip padding: the text tower computes tokens up to each end token only", 0 },
     { "text-length", OPT_INT, &model.text_length, "0", "L",
       "mean tokens per text, uniform from L/2 to 3L/2; 0: from 4 to the context length", OPT_NOT_NEGATIVE },
-    { "profile", OPT_FLAG, &profiled, NULL, NULL, "also print the time of every op; a profiled step is slower", 0 },
     OPT_END
 };
 
@@ -54,10 +54,11 @@ static void print_profile(void)
         const profile_row *r = &ops.row[i];
         char rate[16] = "";
         if (r->flops > 0) snprintf(rate, sizeof rate, "%.0f", 1e-6 * r->flops / r->ms);
-        printf("%10.3f %5.1f %% %7lld %8s %7.1f  %s\n", r->ms, 100 * r->ms / ops.step_ms, (long long)r->calls, rate,
+        printf("%10.3f %5.1f %% %7lld %8s %7.1f  %s\n", r->ms, 100 * r->ms / ops.run_ms, (long long)r->calls, rate,
                1e-6 * r->bytes / r->ms, r->name);
     }
-    printf("%10.3f %5.1f %% %25s objective, optimizer, copies\n", ops.rest_ms, 100 * ops.rest_ms / ops.step_ms, "");
+    printf("%10.3f %5.1f %% %25s %s\n", ops.rest_ms, 100 * ops.rest_ms / ops.run_ms, "",
+           ops.shapes ? "input and output" : "objective, optimizer, copies");
 }
 
 static void put_profile(void)
@@ -117,7 +118,7 @@ const command bench_step = {
         "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is the "
         "median. peak_bytes is the process's largest resident size, on a GPU the memory in use there. --profile lists "
         "the ops of both towers, the slowest first, with calls and time in one step, and GFLOP and GB of operands "
-        "per second. The device is synchronised after each op, so a profiled step is slower.\n"
+        "per second. The device is synchronised after each op, so a profiled run is slower.\n"
         "\n"
         "  cloob bench step --model RN50 --batch-size 512 --method cloob --device cuda --precision amp_bf16 --json",
 };
@@ -131,7 +132,8 @@ const command bench_embed = {
     .uses = USES_SEED | USES_PRECISION,
     .usage = "--model RN50 --batch-size B [--text]",
     .details =
-        "From bytes or tokens in host memory to unit rows in host memory; random inputs, freshly initialised weights.\n"
+        "From bytes or tokens in host memory to unit rows in host memory; random inputs, freshly initialised weights. "
+        "--profile lists the ops, the slowest first; matrix multiplications and convolutions by their sizes.\n"
         "\n"
         "  cloob bench embed --model RN50 --batch-size 1 --device cpu --json",
 };

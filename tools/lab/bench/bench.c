@@ -134,27 +134,46 @@ static cloob_status check(cloob_ctx *ctx, const bench_options *o, bool training,
     return CLOOB_OK;
 }
 
-/* ---- a step, op by op ---------------------------------------------------------------------------- */
+/* ---- op by op ------------------------------------------------------------------------------------ */
 
 /* The executors report every call before it starts. The device is synchronised there, so that a call's time is its own:
- * a profiled step is slower than a timed one, most of all on a GPU, where calls no longer overlap. */
+ * a profiled run is slower than a timed one, most of all on a GPU, where calls no longer overlap. */
 
 static profile_row *row_of(profile *p, const char *name)
 {
     for (int i = 0; i < p->rows; i++)
         if (strcmp(p->row[i].name, name) == 0) return &p->row[i];
     if (p->rows == PROFILE_ROWS - 1) name = "other ops";
-    p->row[p->rows] = (profile_row){ .name = name };
-    return &p->row[p->rows++];
+    profile_row *row = &p->row[p->rows++];
+    *row = (profile_row){ 0 };
+    snprintf(row->name, sizeof row->name, "%s", name);
+    return row;
 }
+
+static bool is_forward(const op_args *a) { return a->op == OP_CONV2D || a->op == OP_LINEAR; }
 
 /* Every row of the output multiplies and adds each weight once. Winograd's algorithm needs fewer multiplications. */
 static double flops_of(const op_args *a)
 {
-    bool forward = a->op == OP_CONV2D || a->op == OP_LINEAR, dx = a->op == OP_CONV2D_DX || a->op == OP_LINEAR_DX;
+    bool forward = is_forward(a), dx = a->op == OP_CONV2D_DX || a->op == OP_LINEAR_DX;
     if (!forward && !dx && a->op != OP_CONV2D_DW && a->op != OP_LINEAR_DW) return 0;
     const tensor *y = forward ? &a->out[0] : &a->in[0], *w = forward || dx ? &a->in[1] : &a->in[2];
     return 2.0 * (double)tensor_count(y) / (double)tensor_cols(y) * (double)tensor_count(w);
+}
+
+/* "conv2d, 3136 rows of 576 to 64". */
+static const char *name_with_shape(const char *name, const op_group *call, char out[PROFILE_NAME])
+{
+    for (int i = 0; i < call->members; i++) {
+        const op_args *a = call->member[i];
+        if (!is_forward(a)) continue;
+        int64_t outputs = tensor_cols(&a->out[0]);
+        snprintf(out, PROFILE_NAME, "%s, %lld rows of %lld to %lld", name,
+                 (long long)(tensor_count(&a->out[0]) / outputs), (long long)(tensor_count(&a->in[1]) / outputs),
+                 (long long)outputs);
+        return out;
+    }
+    return name;
 }
 
 static double bytes_of(const op_args *a)
@@ -168,9 +187,11 @@ static double bytes_of(const op_args *a)
 static void on_call(void *user, const char *name, const op_group *call)
 {
     profile *p = user;
+    char text[PROFILE_NAME];
     if (p->status == CLOOB_OK) p->status = p->dev->sync(p->ctx, p->dev);
     double now = clock_seconds();
     if (p->now) p->now->ms += 1e3 * (now - p->since);
+    if (name && p->shapes) name = name_with_shape(name, call, text);
     p->now = name ? row_of(p, name) : NULL;
     p->since = now;
     if (!p->now) return;
@@ -181,12 +202,6 @@ static void on_call(void *user, const char *name, const op_group *call)
     }
 }
 
-static void profile_attach(cloob_ctx *ctx, profile *p, step *s, device *dev)
-{
-    *p = (profile){ .ctx = ctx, .dev = dev };
-    for (int text = 0; text < 2; text++) exec_on_call(step_tower(s, text), on_call, p);
-}
-
 static int slowest_first(const void *a, const void *b)
 {
     const profile_row *x = a, *y = b;
@@ -194,10 +209,9 @@ static int slowest_first(const void *a, const void *b)
 }
 
 /* Sorts the rows and divides them by the number of runs. */
-static cloob_status profile_finish(profile *p, step *s, int64_t runs, double step_ms)
+static cloob_status profile_finish(profile *p, int64_t runs, double run_ms)
 {
     double towers = 0;
-    for (int text = 0; text < 2; text++) exec_on_call(step_tower(s, text), NULL, NULL);
     for (int i = 0; i < p->rows; i++) {
         p->row[i].ms /= (double)runs;
         p->row[i].flops /= (double)runs;
@@ -206,8 +220,8 @@ static cloob_status profile_finish(profile *p, step *s, int64_t runs, double ste
         towers += p->row[i].ms;
     }
     qsort(p->row, (size_t)p->rows, sizeof *p->row, slowest_first);
-    p->step_ms = step_ms;
-    p->rest_ms = step_ms > towers ? step_ms - towers : 0;
+    p->run_ms = run_ms;
+    p->rest_ms = run_ms > towers ? run_ms - towers : 0;
     return p->status;
 }
 
@@ -219,6 +233,11 @@ typedef struct training {
     bool begun;
     step_result last;
 } training;
+
+static void profile_step(const training *t, op_call_fn *fn, profile *p)
+{
+    for (int text = 0; text < 2; text++) exec_on_call(step_tower(t->s, text), fn, p);
+}
 
 /* As in a run: the next step's upload starts before this one is computed. */
 static cloob_status train_once(cloob_ctx *ctx, void *user)
@@ -270,9 +289,10 @@ cloob_status step_timing(cloob_ctx *ctx, const bench_options *o, bench_result *o
     if (status == CLOOB_OK) {
         out->planned_bytes = (int64_t)step_memory_of(t.s).total_bytes;
         if (o->profile) status = train_once(ctx, &t); /* chooses the text tower */
-        if (o->profile && status == CLOOB_OK) profile_attach(ctx, o->profile, t.s, d);
+        if (o->profile) *o->profile = (profile){ .ctx = ctx, .dev = d }, profile_step(&t, on_call, o->profile);
         if (status == CLOOB_OK) status = take_times(ctx, d, o->repeats, o->batch * o->accum, train_once, &t, out);
-        if (o->profile && status == CLOOB_OK) status = profile_finish(o->profile, t.s, o->repeats + 1, out->ms);
+        if (o->profile) profile_step(&t, NULL, NULL);
+        if (o->profile && status == CLOOB_OK) status = profile_finish(o->profile, o->repeats + 1, out->ms);
         out->loss = t.last.loss;
         release_inputs(&t.in);
     }
@@ -385,7 +405,13 @@ cloob_status embed_timing(cloob_ctx *ctx, const bench_options *o, bench_result *
     if (status == CLOOB_OK) status = encoder_create_on(ctx, p, &eo, &b.e);
     if (status == CLOOB_OK) status = make_inputs(ctx, d, &c, o->batch, o, &b.in);
     if (status == CLOOB_OK) b.rows = must(malloc((size_t)(o->batch * c.embed) * sizeof *b.rows));
+    if (status == CLOOB_OK && o->profile) {
+        *o->profile = (profile){ .ctx = ctx, .dev = d, .shapes = true };
+        status = embed_once(ctx, &b); /* folds and packs weights */
+        encoder_on_call(b.e, on_call, o->profile);
+    }
     if (status == CLOOB_OK) status = take_times(ctx, d, o->repeats, o->batch, embed_once, &b, out);
+    if (status == CLOOB_OK && o->profile) status = profile_finish(o->profile, o->repeats + 1, out->ms);
     free(b.rows);
     release_inputs(&b.in);
     encoder_destroy(b.e);

@@ -7,21 +7,22 @@
 #include "cloob/data.h"
 #include "train/step.h"
 
-/* The time of a training step, op by op. */
-enum { PROFILE_ROWS = 256 };
+/* The time of a training step or of an embedding, op by op. */
+enum { PROFILE_ROWS = 256, PROFILE_NAME = 80 };
 
 typedef struct profile_row {
-    const char *name; /* of an op, or of the kernel that computes several */
-    int64_t calls;    /* of one step */
-    double ms;        /* of all calls of a step together, as the next two */
-    double flops;     /* of matrix multiplications and convolutions by their definition; 0: the op has none */
-    double bytes;     /* of all operands, each counted once per call */
+    char name[PROFILE_NAME]; /* of an op, or of the kernel that computes several; with `shapes` also its sizes */
+    int64_t calls;           /* of one run */
+    double ms;               /* of all calls of a run together, as the next two */
+    double flops;            /* of matrix multiplications and convolutions by their definition; 0: the op has none */
+    double bytes;            /* of all operands, each counted once per call */
 } profile_row;
 
 typedef struct profile {
     profile_row row[PROFILE_ROWS]; /* the slowest first, after profile_finish */
     int rows;
-    double step_ms, rest_ms; /* rest: the objective, the optimizer and copies */
+    bool shapes;            /* matrix multiplications and convolutions of other sizes have rows of their own */
+    double run_ms, rest_ms; /* rest: what is no op, as the objective, the optimizer and copies */
     /* while it runs */
     cloob_ctx *ctx;
     device *dev;
@@ -41,7 +42,7 @@ typedef struct bench_options {
     const char *fit_memory;  /* training: choose what is recomputed to stay within this size, as 80G; NULL: no limit */
     bool pack_texts;         /* training: the text tower computes only the tokens up to the end token */
     int64_t text_length; /* mean tokens of a text, spread from half to three halves of it; 0: from 4 to the context */
-    profile *profile;    /* training: filled with the time of every op; NULL: not wanted */
+    profile *profile;    /* filled with the time of every op; NULL: not wanted */
     bool text;           /* embedding: texts instead of images */
     bool invariant;      /* embedding: a row has the same bytes in any batch */
 } bench_options;
