@@ -60,6 +60,9 @@ void weights_drop_pages(const weights *w, const tensor *t);
 void weights_forget(const weights *w, const tensor *t);
 
 /* The name is copied, the data are not: they must live as long as w (in w->a, or in a mapped file). */
+/* Copies of the matrices in another type of floats. Vectors keep theirs: they are a thousandth of a model and scale
+ * everything else. */
+cloob_status weights_convert(cloob_ctx *ctx, weights *w, cloob_dtype to);
 cloob_status weights_add(cloob_ctx *ctx, weights *w, const char *name, const tensor *t);
 const tensor *weights_find(const weights *w, const char *name); /* NULL when absent */
 

@@ -100,6 +100,16 @@ grep -qE '"precision": ?"(int8|fp32)"' out || fail "bench embed names auto, not 
 "$cloob" bench loss --n 16 --dim 8 --repeats 1 --precision auto > out 2> err && fail "the objective has no auto"
 "$cloob" bench step --model tiny-vit --batch-size 2 --repeats 1 --precision auto > out 2> err && fail "a training step takes auto"
 grep -q "precision auto: choose fp32 or bf16" err || fail "bench step --precision auto: $(cat err)"
+
+# --precision f16 is the rounding of the stored matrices alone: the same bytes as with weights in half precision.
+"$cloob" convert "$model" half.safetensors --dtype f16 > out 2> err || fail "convert to f16: $(cat err)"
+"$cloob" embed --quiet --checkpoint half.safetensors --precision fp32 --out same.npy --texts "$name/captions.txt" > out 2> err || fail "f16 weights: $(cat err)"
+for given in f16 fp16; do
+    "$cloob" embed --quiet --checkpoint "$model" --precision $given --out auto.npy --texts "$name/captions.txt" > out 2> err || fail "$given: $(cat err)"
+    cmp auto.npy same.npy || fail "--precision $given is not half precision"
+done
+"$cloob" embed --quiet --checkpoint "$model" --out auto.npy --texts "$name/captions.txt" > out 2> err || fail "fp32: $(cat err)"
+cmp -s auto.npy same.npy && fail "--precision f16 changes nothing"
 if command -v python3 > /dev/null; then
     for i in $(seq 14); do python3 -m json.tool "j$i" > /dev/null 2> err || fail "broken JSON: $(cat "j$i"): $(cat err)"; done
 fi

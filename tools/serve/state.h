@@ -22,12 +22,14 @@ typedef struct watched {
 typedef struct served_model {
     char *name, *path;
     batcher *batcher;
-    watched seen;
+    watched seen;          /* guarded by serve.files_lock, as in served_index */
     int64_t failed_rounds; /* of the watching thread, without weights */
 } served_model;
 
 /* By name; NULL or "": the first. With a single model every name selects it. NULL: no such model. */
 served_model *serve_model(serve *s, const char *name);
+/* Size and date of its file. */
+watched serve_model_file(serve *s, const served_model *m);
 
 /* ---- indexes ------------------------------------------------------------------------------------- */
 
@@ -49,7 +51,7 @@ typedef struct served_index {
     char *folder;        /* indexed at start; NULL: not */
     char *root;          /* real path of the folder that its images are in; nothing outside it is opened */
     served_model *model; /* embeds the folder's images; set before the first thread starts */
-    index_view *view;    /* NULL: not there yet; guarded by serve.indexes_lock */
+    index_view *view;    /* NULL: not there yet; guarded by serve.files_lock */
     char error[512];     /* of the last attempt to make or open it; "": none; same lock */
     watched seen;
 } served_index;
@@ -115,7 +117,7 @@ struct serve {
     int64_t models;
     served_index *index;
     int64_t indexes;
-    pthread_mutex_t indexes_lock;
+    pthread_mutex_t files_lock;
     char *key; /* "Bearer ..." without the word; NULL: none */
     route_stats stats[SERVE_ROUTES];
     atomic_bool ready, draining;
