@@ -153,11 +153,18 @@ done
 { sed -n '/^## /,$p' "$source/docs/reference/presets.md"; echo; } | cmp - tables || fail "docs/reference/presets.md: copy the tables from cloob help --presets"
 
 # The paper's tables, written out a second time: the values of CLOOB on Conceptual Captions and YFCC, and of CLIP.
-paper() # PRESET FLAG...: the page's section of a preset sets these
+paper() # PRESET FLAG...: the page's section of a preset, or of the preset it is like, sets these
 {
-    local preset=$1 flag
+    local preset=$1 name=$1 flag row
     shift
-    "$cloob" help --presets | awk -v want="## $preset" '/^## / { on = $0 == want } on' > section
+    : > section
+    while [ -n "$name" ]; do
+        awk -v want="## $name" '/^## / { on = $0 == want } on' tables > part
+        sed -n 's/.* | `--\(no-\)\?\([a-z-]*\).*` |$/\2/p' part | while read -r row; do
+            grep -qE -- "\`--(no-)?$row[ \`]" section || grep -E -- "\`--(no-)?$row[ \`]" part >> section
+        done
+        name=$(sed -n 's/.* Like `\(.*\)`, except:$/\1/p' part)
+    done
     for flag; do grep -qF "| \`$flag\` |" section || fail "--preset $preset does not set $flag"; done
 }
 always=('--wd 0.1' '--model RN50')
