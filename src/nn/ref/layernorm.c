@@ -77,7 +77,7 @@ cloob_status l2norm_bwd_ref(const op_env *env, const op_args *a)
     int64_t N = y->dim[0], D = y->dim[1];
     (void)env;
     for (int64_t n = 0; n < N; n++) {
-        double along = 0.0; /* the part of dy that only stretches x */
+        double along = 0.0; /* the part of dy along x, which changes only its length */
         for (int64_t i = n * D; i < (n + 1) * D; i++) along += ld(dy, i) * ld(y, i);
         for (int64_t i = n * D; i < (n + 1) * D; i++) st(dx, i, ld(rnorm, n) * (ld(dy, i) - along * ld(y, i)));
     }
