@@ -24,7 +24,7 @@ for command in "classify --labels a,b nothing.jpg" "search index nothing"; do
     "$cloob" help ${command%% *} | grep -q shuffle-window && fail "cloob help ${command%% *} lists options of training"
 done
 
-# Training takes them, under both names, and params.txt tells them.
+# Training takes them, under both names, and params.txt lists them.
 "${train[@]}" --model tiny-rn --force-image-size 32 --name a --shuffle-window 4 --data-cache none --one-caption > out 2> err || fail "train refuses data options: $(cat err)"
 for line in 'shuffle_window: 4' 'data_cache: none' 'one_caption_per_image: True'; do
     grep -qx "$line" logs/a/params.txt || fail "params.txt lacks $line"

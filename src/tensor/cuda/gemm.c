@@ -143,8 +143,8 @@ static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristic
     cublasLtMatmulPreference_t pref = NULL;
     uint64_t workspace = WORKSPACE;
     uint32_t align = 16;
-    int count = 0, wanted = p->shape.ta ? MAX_CANDIDATES
-                                        : CANDIDATES; /* a weight gradient's long sum: the best split is hard to predict */
+    /* The best split of a weight gradient's long sum is hard to predict. */
+    int count = 0, wanted = p->shape.ta ? MAX_CANDIDATES : CANDIDATES;
     if (cuda_lib.cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
     cuda_lib.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                                   sizeof workspace);
