@@ -10,7 +10,7 @@ import os
 import re
 import sys
 
-from plot_figures import METHODS, RETRIEVAL, ROOT, by_setting, compared, gains, runs
+from plot_figures import METHODS, ROOT, by_setting, compared, runs
 
 PAGE = os.path.join(ROOT, "docs/measurements/findings.md")
 SYNTHETIC = {"synthetic-%03d" % p: p for p in (4, 15, 30, 60, 120)}
@@ -23,7 +23,6 @@ REAL = [("fashion", "zeroshot/article_types"), ("fashion", R10), ("photos-vit-s"
         ("photos-rn50", "zeroshot/scenes")]
 DIFFERENCES = {"CLOOB - InfoNCE": ("cloob", "clip"), "InfoLOOB - InfoNCE": ("infoloob", "clip"),
                "retrieval, with InfoNCE": ("infonce-hopfield", "clip"), "retrieval, with InfoLOOB": ("cloob", "infoloob")}
-SCALES = ["8", "14.3", "30", "50"]
 
 
 def select(name):
@@ -55,13 +54,6 @@ def difference(result, a, b):
     return "%s (%s, %+.2f)" % ("**%s**" % points if pair["significant"] else points, short(pair["p_holm"]), sign * pair["cliffs_delta"])
 
 
-def setting(name, method):
-    """The chosen setting of a method: learning rate; inverse temperature; scale; weight decay."""
-    s = next(r for r in runs(name, "search") if r["chosen"] and r["settings"]["method"] == method)["settings"]
-    scale = [s["scale_hopfield"]] if method in RETRIEVAL else []
-    return "; ".join([s["lr"], s["init_inv_tau"] + (" L" if s["learnable_inv_tau"] == "True" else ""), *scale, s["wd"]])
-
-
 def equal_settings(name):
     """How often, and by how much on average, one method is above another in the settings of the search."""
     cells = []
@@ -69,12 +61,6 @@ def equal_settings(name):
         d = [100 * (v[method] - v[base]) for _, v in by_setting(name, select(name))]
         cells.append("%d of %d, %+.1f" % (sum(x > 0 for x in d), len(d), mean(d)))
     return cells
-
-
-def gain(name):
-    by_scale = [gains(name, select(name), *pair) for pair in (("cloob", "infoloob"), ("infonce-hopfield", "clip"))]
-    infoloob = [100 * (v["infoloob"] - v["clip"]) for _, v in by_setting(name, select(name))]
-    return ["%+.1f" % mean(infoloob), *(", ".join("%+.1f" % mean(g[s]) if s in g else "-" for s in SCALES) for g in by_scale)]
 
 
 def embeddings(result):
@@ -91,7 +77,6 @@ def tables(cloob):
     real = [("%s: %s" % (SETS[name], MEASURED[metric]), result[name]["test/" + metric]) for name, metric in REAL]
     means = lambda r: [interval(r["groups"][m]) for m in METHODS]
     tests = lambda r: [difference(r, *pair) for pair in DIFFERENCES.values()]
-    scales = ": 8, 14.3, 30, 50"
     return {
         "passes": table(["passes, pairs", *METHODS.values()], [["%d, %s" % (p, format(PAIRS // p, ",")), *means(average[n])] for n, p in SYNTHETIC.items()]),
         "passes-tests": table(["passes", *DIFFERENCES], [[str(p), *tests(average[n])] for n, p in SYNTHETIC.items()]),
@@ -99,9 +84,6 @@ def tables(cloob):
         "real-tests": table(["", *DIFFERENCES], [[title, *tests(r)] for title, r in real]),
         "equal-settings": table(["data", "InfoLOOB above InfoNCE", "InfoNCE + Hopfield above InfoNCE", "CLOOB above InfoNCE", "CLOOB above InfoLOOB"],
                                 [[title, *equal_settings(n)] for n, title in SETS.items()]),
-        "gain": table(["data", "InfoLOOB - InfoNCE", "CLOOB - InfoLOOB" + scales, "InfoNCE + Hopfield - InfoNCE" + scales],
-                      [[title, *gain(n)] for n, title in SETS.items()]),
-        "chosen": table(["data", *METHODS.values()], [[title, *(setting(n, m) for m in METHODS)] for n, title in SETS.items()]),
         "embeddings": table(["data", *METHODS.values()], [[title, *embeddings(result[n])] for n, title in SETS.items()]),
     }
 
