@@ -94,7 +94,7 @@ typedef struct model_config {
     model_bert bert;
     char timm[64];       /* the image tower's name in timm, for open_clip's configurations; "": OpenAI's, or SigLIP's */
     bool has_logit_bias; /* SigLIP */
-    bool no_image_tower, no_text_tower; /* one tower alone; the sizes of the other stand for nothing */
+    bool no_image_tower, no_text_tower; /* one tower alone; the sizes of the other have no meaning */
     double image_mean[3], image_std[3];
     image_view view; /* of images to be embedded; the shortest edge (and the centre) in CLIP */
 } model_config;

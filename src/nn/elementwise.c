@@ -1,4 +1,4 @@
-/* Rules of the ops that look at one element, or at four. */
+/* Rules of the ops that read one element, or four. */
 #include "nn/rules.h"
 
 cloob_status shape_same(cloob_ctx *ctx, op_args *a)

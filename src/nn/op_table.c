@@ -1,4 +1,4 @@
-/* The table of ops, the choice of a kernel, and what rules are written with. */
+/* The table of ops, the choice of a kernel, and helpers of the rules. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* Rules of what ViTs without a class token, with mean or attention pooling, with layer scale, rotary positions and
- * gates need. */
+/* Rules of the ops for ViTs without a class token, with mean or attention pooling, layer scale, rotary positions and
+ * gates. */
 #include "nn/rules.h"
 
 cloob_status shape_grid_tokens(cloob_ctx *ctx, op_args *a)

@@ -24,7 +24,7 @@ for command in "classify --labels a,b nothing.jpg" "search index nothing"; do
     "$cloob" help ${command%% *} | grep -q shuffle-window && fail "cloob help ${command%% *} lists options of training"
 done
 
-# Training takes them, under both names, and params.txt tells them.
+# Training takes them, under both names, and params.txt lists them.
 "${train[@]}" --model tiny-rn --force-image-size 32 --name a --shuffle-window 4 --data-cache none --one-caption > out 2> err || fail "train refuses data options: $(cat err)"
 for line in 'shuffle_window: 4' 'data_cache: none' 'one_caption_per_image: True'; do
     grep -qx "$line" logs/a/params.txt || fail "params.txt lacks $line"
@@ -163,11 +163,18 @@ done
 { sed -n '/^## /,$p' "$source/docs/reference/presets.md"; echo; } | cmp - tables || fail "docs/reference/presets.md: copy the tables from cloob help --presets"
 
 # The paper's tables, written out a second time: the values of CLOOB on Conceptual Captions and YFCC, and of CLIP.
-paper() # PRESET FLAG...: the page's section of a preset sets these
+paper() # PRESET FLAG...: the page's section of a preset, or of the preset it is like, sets these
 {
-    local preset=$1 flag
+    local preset=$1 name=$1 flag row
     shift
-    "$cloob" help --presets | awk -v want="## $preset" '/^## / { on = $0 == want } on' > section
+    : > section
+    while [ -n "$name" ]; do
+        awk -v want="## $name" '/^## / { on = $0 == want } on' tables > part
+        sed -n 's/.* | `--\(no-\)\?\([a-z-]*\).*` |$/\2/p' part | while read -r row; do
+            grep -qE -- "\`--(no-)?$row[ \`]" section || grep -E -- "\`--(no-)?$row[ \`]" part >> section
+        done
+        name=$(sed -n 's/.* Like `\(.*\)`, except:$/\1/p' part)
+    done
     for flag; do grep -qF "| \`$flag\` |" section || fail "--preset $preset does not set $flag"; done
 }
 always=('--wd 0.1' '--model RN50')

@@ -171,23 +171,13 @@ int man_write_all(const char *folder)
 
 /* ---- the presets: docs/reference/presets.md has this output --------------------------------------------- */
 
-static const train_preset *find_preset(const char *name)
-{
-    int64_t n;
-    const train_preset *p = preset_table(&n);
-    for (int64_t i = 0; i < n; i++)
-        if (strcmp(p[i].name, name) == 0) return &p[i];
-    return NULL;
-}
-
-/* The row of a setting in a preset or the preset it begins with; NULL: none. */
+/* The row of a setting in a preset itself, not in the preset it begins with; NULL: none. */
 static const train_preset_row *row_of(const train_preset *p, const char *setting)
 {
     int64_t n;
     const train_preset_row *row = preset_rows(&n);
-    for (; p; p = p->like ? find_preset(p->like) : NULL)
-        for (int64_t i = 0; i < n; i++)
-            if (strcmp(row[i].preset, p->name) == 0 && strcmp(row[i].setting, setting) == 0) return &row[i];
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(row[i].preset, p->name) == 0 && strcmp(row[i].setting, setting) == 0) return &row[i];
     return NULL;
 }
 
@@ -204,9 +194,8 @@ static void put_preset(FILE *out, const train_preset *p)
 {
     int64_t n;
     const option_desc *option = train_option_table(&n);
-    fprintf(out, "## %s\n\n%s%s.", p->name, strncmp(p->help, "the", 3) == 0 ? "T" : "",
-            p->help + (strncmp(p->help, "the", 3) == 0));
-    if (p->like) fprintf(out, " Begins with `%s`.", p->like);
+    fprintf(out, "## %s\n\n%c%s.", p->name, toupper((unsigned char)p->help[0]), p->help + 1);
+    if (p->like) fprintf(out, " Like `%s`, except:", p->like);
     fprintf(out, "\n\n| source | the preset sets |\n|---|---|\n");
     for (int64_t i = 0; i < n; i++) {
         const train_preset_row *row = row_of(p, option[i].name);

@@ -161,7 +161,7 @@ cloob_status find_entries(call *c, search_query *q, search_hit **out, int64_t *f
 
 /* An entry's path as a member or an element of the answer. */
 void put_entry_name(json_out *w, const char *key, const cloob_search *s, int64_t i);
-/* An entry's path in a new string; NULL when memory is out. */
+/* An entry's path in a new string; NULL when out of memory. */
 char *entry_name(const cloob_search *s, int64_t i);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The last part of a path without its ending, in a new string; NULL when memory is out. */
+/* The last part of a path without its ending, in a new string; NULL when out of memory. */
 char *text_stem(const char *path);
 
 /* Whether two names mean one model, which every project spells in its own way: letters and digits count, case and what

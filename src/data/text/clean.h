@@ -18,7 +18,7 @@ typedef enum clean_mode { CLEAN_FULL = 0, CLEAN_BASIC, CLEAN_HF } clean_mode;
 const char *text_clean_name(clean_mode mode); /* "full", "basic", "hf" */
 
 /* Appends the cleaned text. Bytes that are not UTF-8 become U+FFFD, zero bytes are characters like others.
- * Time is linear in the text. Fails only when memory is out. */
+ * Time is linear in the text. Fails only when out of memory. */
 cloob_status text_clean(cloob_ctx *ctx, clean_mode mode, const char *text, size_t bytes, sbuf *out);
 
 /* The same with the case as it is, and lowering it later: punctuation that is dropped in between decides whether a

@@ -64,7 +64,7 @@ void prompt_fill(const char *template, const char *class_name, sbuf *out);
 
 /* Adds a checked set; the strings must live in out->memory. where is for messages. */
 cloob_status prompts_add(cloob_ctx *ctx, prompts *out, const char *where, const prompt_set *set);
-/* Adds a string to a list whose array grows in the arena. False: memory is out. */
+/* Adds a string to a list whose array grows in the arena. False: out of memory. */
 bool prompt_list_add(arena *a, prompt_list *l, const char *text);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A growing array of code points; zero-initialised is empty. When memory is out `failed` is set and the content is
+/* A growing array of code points; zero-initialised is empty. When out of memory, `failed` is set and the content is
  * undefined; check it once at the end. */
 typedef struct codes {
     uint32_t *at;

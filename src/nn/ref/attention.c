@@ -50,7 +50,7 @@ static double query_forward(const view *w, const tensor *q, const tensor *kv, co
 
 enum { COLUMNS = 64 }; /* gradients are summed in double, this many columns at a time */
 
-/* p = softmax(s); ds_j = p_j (dy.v_j - dy.y) scale: what key j sends back to one query's score. */
+/* p = softmax(s); ds_j = p_j (dy.v_j - dy.y) scale: the gradient of the score of key j. */
 typedef struct pair {
     double p, ds;
 } pair;
@@ -156,7 +156,7 @@ void attention_one_bwd_ref(const op_args *a)
     const tensor *dq = &a->out[0], *dkv = &a->out[1];
     op_sequences s = op_sequences_of(&a->attr, kv, &a->in[6]);
     int64_t H = a->attr.heads;
-    fill_zero(dkv); /* keys that nobody sees */
+    fill_zero(dkv); /* keys that no query attends to */
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t h = 0; h < H; h++) {
             view w = view_one(a, q, &s, &a->in[3], n, h);

@@ -129,7 +129,7 @@ void pool_attention_bwd_ref(const op_args *a)
     const tensor *t = &a->in[1];
     op_sequences s = op_sequences_of(&a->attr, t, &a->in[5]);
     int64_t H = a->in[2].dim[1], C = tensor_cols(t);
-    if (has(&a->out[0])) fill_zero(&a->out[0]); /* tokens that nobody sees */
+    if (has(&a->out[0])) fill_zero(&a->out[0]); /* tokens that no query attends to */
     for (int64_t n = 0; n < s.N; n++) {
         pooled x = { a, seen_of(&s, &a->in[4], n), s.T, C, H };
         for (int64_t first = 0; first < C; first += COLUMNS) {

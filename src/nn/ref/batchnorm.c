@@ -87,7 +87,7 @@ static double gradient_before(const before *b, int64_t r, int64_t c)
     if (b->pool) {
         int64_t H = b->x->dim[1], W = b->x->dim[2], Ho = H / 2, Wo = W / 2;
         int64_t n = r / (H * W), h = r / W % H, w = r % W;
-        if (h >= 2 * Ho || w >= 2 * Wo) return 0.0; /* an odd last row or column is pooled by nobody */
+        if (h >= 2 * Ho || w >= 2 * Wo) return 0.0; /* an odd last row or column is not pooled */
         from = ((n * Ho + h / 2) * Wo + w / 2) * C + c;
         share = 0.25;
     }

@@ -11,7 +11,7 @@ static sizes sizes_of(const tensor *x, const tensor *w, const tensor *y, const o
                     w->dim[3], y->dim[1], y->dim[2], at->stride, at->pad };
 }
 
-/* Index of the first channel of the input position that kernel element (u, v) sees from output (i, j); -1: padding. */
+/* Index of the first channel of the input position that kernel element (u, v) reads for output (i, j); -1: padding. */
 static int64_t seen(const sizes *z, int64_t n, int64_t i, int64_t j, int64_t u, int64_t v)
 {
     int64_t h = i * z->s + u - z->p, w = j * z->s + v - z->p;
@@ -43,7 +43,7 @@ void conv2d_ref(const op_args *a)
                 }
 }
 
-/* dx gathers what every output that saw the position sends back. */
+/* dx sums the contributions of all outputs that read the position. */
 static double dx_at(const sizes *z, const tensor *dy, const tensor *w, int64_t n, int64_t h, int64_t x, int64_t c)
 {
     double sum = 0.0;

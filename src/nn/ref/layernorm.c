@@ -72,7 +72,7 @@ void l2norm_bwd_ref(const op_args *a)
     const tensor *dy = &a->in[0], *y = &a->in[1], *rnorm = &a->in[2], *dx = &a->out[0];
     int64_t N = y->dim[0], D = y->dim[1];
     for (int64_t n = 0; n < N; n++) {
-        double along = 0.0; /* the part of dy that only stretches x */
+        double along = 0.0; /* the part of dy along x, which changes only its length */
         for (int64_t i = n * D; i < (n + 1) * D; i++) along += ld(dy, i) * ld(y, i);
         for (int64_t i = n * D; i < (n + 1) * D; i++) st(dx, i, ld(rnorm, n) * (ld(dy, i) - along * ld(y, i)));
     }

@@ -1,4 +1,4 @@
-/* Matrix product with bias and residual: definition. */
+/* GEMM with bias and residual: definition. */
 #include <math.h>
 
 #include "nn/ref/ref.h"
@@ -30,7 +30,7 @@ static double rounded(const tensor *t, int64_t i, double scale)
 
 /* ---- definition ---------------------------------------------------------------------------------- */
 
-/* w[o, k] whichever way it is stored. */
+/* w[o, k] of a weight stored (out, in) or (in, out). */
 static int64_t at(const op_attr *attr, int64_t O, int64_t K, int64_t o, int64_t k)
 {
     return attr->transposed ? k * O + o : o * K + k;

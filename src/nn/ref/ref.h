@@ -1,4 +1,4 @@
-/* The definitions: every op as a plain loop that a student could follow, with double sums, one thread, F32 or BF16
+/* The definitions: every op as a plain, readable loop with double sums, one thread, F32 or BF16
  * (and F64, for slopes). Fast kernels are compared with these. */
 #ifndef NN_REF_REF_H
 #define NN_REF_REF_H

@@ -1,4 +1,4 @@
-/* Images, token embeddings, rows taken out: definitions. */
+/* Images, token embeddings, extraction of rows: definitions. */
 
 #include "nn/ref/ref.h"
 
@@ -19,7 +19,7 @@ void image_input_ref(const op_args *a)
             }
 }
 
-/* Which of all tokens stands in row r: the packing tells, or they stand in their order. */
+/* The index of the token in row r: from the packing, or r. */
 static int64_t token_in(const tensor *row, int64_t r) { return has(row) ? ((const int32_t *)row->data)[r] : r; }
 
 void embed_ref(const op_args *a)
