@@ -34,7 +34,7 @@ typedef struct http_answer {
     char etag[SHA_HEX];           /* X-Linked-Etag; "": not sent */
     int64_t linked_bytes;         /* X-Linked-Size; -1: not sent */
     int64_t range_begin;          /* of Content-Range; -1: the answer is the whole file */
-    int64_t retry_after_s;        /* Retry-After; -1: not sent */
+    curl_off_t retry_after_s;     /* Retry-After, seconds or a date; 0: not sent */
     char error[64], message[256]; /* X-Error-Code, X-Error-Message */
     char next[2048];              /* the next page of a list (Link); "": there is none */
 } http_answer;

@@ -29,6 +29,8 @@ typedef struct hub_name {
 
 /* False: not a name of a model. Needs neither the network nor the cache. */
 bool hub_name_parse(const char *text, hub_name *out);
+/* What may have been meant by a text that is no name: a clause for an error message. */
+void hub_name_hint(const char *text, char *out, size_t size);
 /* A name, or a mistyped one: begins with hf: or hf-hub:. */
 bool hub_name_is_meant(const char *text);
 
@@ -113,7 +115,8 @@ cloob_status hub_ref_write(cloob_ctx *ctx, const hub_repo *r, const char *commit
 /* A model in a snapshot: its folder, or its file of weights where that has a name of its own. False: the weights are
  * not (all) there. *whole: no small file is missing that the repository has. */
 bool hub_snapshot_find(cloob_ctx *ctx, const hub_repo *r, const char *commit, char path[HUB_PATH], bool *whole);
-bool hub_snapshot_has(const hub_repo *r, const char *commit, const char *name);
+/* Whether a snapshot has the file, with its size. */
+bool hub_snapshot_has(const hub_repo *r, const char *commit, const hub_file *f);
 /* Remembers that the commit has no such file. */
 void hub_note_absent(cloob_ctx *ctx, const hub_repo *r, const char *commit, const char *name);
 

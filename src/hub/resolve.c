@@ -12,11 +12,12 @@ static cloob_status no_such_model(cloob_ctx *ctx, const char *name)
 {
     if (strncmp(name, "hf:", 3) == 0 || strncmp(name, "hf-hub:", 7) == 0)
         return ctx_fail(ctx, CLOOB_ERR_IO, "%.300s: not a name; write hf:ORG/NAME or hf:ORG/NAME@REVISION", name);
-    return ctx_fail(
-        ctx, CLOOB_ERR_IO,
-        "%.300s: cannot open: No such file or directory, and no model has this name; cloob pull "
-        "ViT-B-32/laion2b_s34b_b79k fetches one, cloob pull lists others, hf:ORG/NAME is any of Hugging Face",
-        name);
+    char hint[400];
+    hub_name_hint(name, hint, sizeof hint);
+    return ctx_fail(ctx, CLOOB_ERR_IO,
+                    "%.300s: cannot open: No such file or directory, and no model has this name; %s; "
+                    "cloob pull ViT-B-32/laion2b_s34b_b79k fetches one, cloob pull lists others",
+                    name, hint);
 }
 
 static bool is_offline(void) { return hub_is_set("HF_HUB_OFFLINE") || hub_is_set("TRANSFORMERS_OFFLINE"); }
@@ -36,13 +37,15 @@ static cloob_status not_cached(cloob_ctx *ctx, const hub_repo *r, const char *na
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not in the cache; cloob pull %s fetches it", name, name);
 }
 
-/* The model as the cache has it is good enough where the hub cannot be reached. */
-static cloob_status fetch(cloob_ctx *ctx, const hub_repo *r, bool cached, char path[HUB_PATH])
+/* The model as the cache has it is good enough where the hub cannot be reached, and wherever nobody asks for a newer
+ * one: what it lacks beside the weights may not be needed. */
+static cloob_status fetch(cloob_ctx *ctx, const hub_repo *r, bool cached, bool refresh, char path[HUB_PATH])
 {
     char commit[HUB_COMMIT];
     bool whole;
     cloob_status status = hub_download(ctx, r, commit);
-    if (cached && (status == CLOOB_ERR_BUSY || status == CLOOB_ERR_UNSUPPORTED)) {
+    bool unreached = status == CLOOB_ERR_BUSY || status == CLOOB_ERR_UNSUPPORTED;
+    if (cached && (unreached || (!refresh && status == CLOOB_ERR_IO))) {
         ctx_log(ctx, CLOOB_LOG_WARN, "%s; the copy in the cache is used", cloob_error(ctx));
         return CLOOB_OK;
     }
@@ -65,7 +68,7 @@ cloob_status hub_resolve(cloob_ctx *ctx, const char *name, bool download, bool r
     if (cached && (!download || (whole && (!refresh || fixed)))) return CLOOB_OK;
     if (!cached && !refresh && find_clip_file(ctx, &n, path)) return CLOOB_OK;
     if (!download) return not_cached(ctx, &r, name);
-    return fetch(ctx, &r, cached, path);
+    return fetch(ctx, &r, cached, refresh, path);
 }
 
 cloob_status cloob_hub_path(cloob_ctx *ctx, const char *name, bool download, char *path, size_t size)
