@@ -242,7 +242,7 @@ static cloob_status pass_down(cloob_ctx *ctx, const resize_kernels *k, resize_sc
     return CLOOB_OK;
 }
 
-/* Down, then across: the pass across has the output's rows alone. */
+/* The pass down first, so that the pass across computes only the rows of the output. */
 static cloob_status down_and_across(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s,
                                     const resize_source *src, const resize_plan *p, uint8_t *out)
 {
@@ -257,17 +257,11 @@ static cloob_status down_and_across(cloob_ctx *ctx, const resize_kernels *k, res
                        out);
 }
 
-static bool is_down_first(const resize_source *src, const resize_plan *p)
-{
-    return !p->torch && needs_across(src, p) &&
-           resize_down_first(src->width, src->height, p->out_width, p->out_height);
-}
-
 cloob_status resize_run_with(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s, const resize_source *src,
                              const resize_plan *p, uint8_t *out)
 {
     CLOOB_TRY(axes_build(ctx, &k, s, src, p));
-    if (is_down_first(src, p)) return down_and_across(ctx, k, s, src, p, out);
+    if (p->down_first && needs_across(src, p)) return down_and_across(ctx, k, s, src, p, out);
     if (needs_down(src, p)) return pass_down(ctx, k, s, src, p, out);
     if (needs_across(src, p)) return rows_across(ctx, k, s, src, p, p->top, p->height, out);
     rows_copy(src, p, out);

@@ -6,8 +6,8 @@
  *     out[i] = clip((2^21 + sum_t k[i][t] in[first[i] + t]) >> 22)
  *
  * The filter is stretched by the reduction (that is the antialiasing), so a pixel far from the edges sees
- * 2 * support * in / out neighbours. Between the passes pixels are 8 bit again, so the order matters: across
- * first, but for tall images that shrink (resize_down_first). */
+ * 2 * support * in / out neighbours. Between the passes pixels are rounded to 8 bits, so the order matters:
+ * across first, unless the plan says down_first. */
 #ifndef DATA_VIEW_RESIZE_H
 #define DATA_VIEW_RESIZE_H
 
@@ -28,6 +28,7 @@ typedef struct resize_axis {
 typedef struct resize_plan {
     resize_filter filter; /* RESIZE_NEAREST: resize_nearest alone */
     bool torch;           /* weights rounded to 16 bits, as torch's resize of bytes has them */
+    bool down_first;      /* the pass down before the pass across */
     int64_t out_width, out_height;
     int64_t left, top, width, height; /* the window */
 } resize_plan;
@@ -35,7 +36,7 @@ typedef struct resize_plan {
 /* width x height, all of it. */
 static inline resize_plan resize_plan_whole(int64_t width, int64_t height, resize_filter filter)
 {
-    return (resize_plan){ filter, false, width, height, 0, 0, width, height };
+    return (resize_plan){ filter, false, false, width, height, 0, 0, width, height };
 }
 
 /* Buffers kept from call to call; zero-initialised is empty. */

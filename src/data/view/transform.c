@@ -173,6 +173,14 @@ static int64_t crop_at(const transform_options *o, int64_t edge)
     return more <= 0 ? 0 : o->how.hf ? more / 2 : round_even((double)more / 2.0);
 }
 
+/* The order of Pillow 13: the pass down is first where the height shrinks by more than twice as many pixels as the
+ * width. Training crops keep the order of earlier versions, in which the pass across is always first. */
+static bool is_down_first(int64_t width, int64_t height, const resize_plan *p)
+{
+    int64_t columns = width - p->out_width, rows = height - p->out_height;
+    return !p->torch && rows > 0 && rows > 2 * columns;
+}
+
 /* The plan for an image of width x height: resize, then centre crop. */
 static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t height)
 {
@@ -181,6 +189,7 @@ static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t 
     resize_plan p = resize_plan_whole(w, h, o->how.filter);
     p.torch =
         o->how.hf && o->how.filter != RESIZE_BOX && o->how.filter != RESIZE_HAMMING; /* torch does not have them */
+    p.down_first = is_down_first(width, height, &p);
     if (o->how.mode == RESIZE_PATCHES) return p;
     p.left = crop_at(o, w);
     p.top = crop_at(o, h);

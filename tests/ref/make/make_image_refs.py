@@ -3,8 +3,8 @@
 
     python3 tests/ref/make/make_image_refs.py tests/ref/images tests/fuzz/corpus/image     (Pillow, NumPy, torchvision)
 
-The second folder gets smaller ones still, where a fuzzer may begin. index.json lists the cases; expected.bin holds their pixels, RGB, one after the other. Resizes are made in two steps,
-in the order of Pillow 13, which older versions do not have.
+The second folder gets smaller ones still, where a fuzzer may begin. index.json lists the cases; expected.bin holds their pixels, RGB, one after the other. Resizes are made in two steps:
+evaluation views in the order of Pillow 13, which older versions do not have, crops across first.
 """
 import io, json, os, struct, sys, zlib
 
@@ -63,7 +63,7 @@ def save(name, im, **settings):
     return name
 
 
-def resize(im, size, filt):
+def resize(im, size, filt, crop=False):
     if im.size == size:
         return im
     if im.mode in ("1", "P"):
@@ -72,7 +72,7 @@ def resize(im, size, filt):
     if native in ("LA", "RGBA"):
         im = im.convert({"LA": "La", "RGBA": "RGBa"}[native])
     columns, rows = im.width - size[0], im.height - size[1]
-    down_first = rows > 0 and rows > 2 * columns
+    down_first = not crop and rows > 0 and rows > 2 * columns
     im = im.resize((im.width, size[1]) if down_first else (size[0], im.height), filt).resize(size, filt)
     return im.convert(native)
 
@@ -103,7 +103,7 @@ def add_all(file, views=True):
         add(file, "eval", r.crop((l, t, l + size, t + size)).convert("RGB"), size=size, filter=name, mode="shortest")
     w, h = im.size
     t, l, ch, cw = h // 5, w // 6, max(1, h * 3 // 5), max(1, w * 2 // 3)
-    add(file, "crop", resize(im.crop((l, t, l + cw, t + ch)), (18, 18), Image.BICUBIC).convert("RGB"),
+    add(file, "crop", resize(im.crop((l, t, l + cw, t + ch)), (18, 18), Image.BICUBIC, crop=True).convert("RGB"),
         box=[t, l, ch, cw], size=18, filter="bicubic")
 
 
