@@ -254,7 +254,7 @@ static void other_architectures_are_refused(void)
             "google/mt5-base");
     refuses("{\"embed_dim\":512,\"vision_cfg\":{\"layers\":12,\"width\":768,\"patch_size\":32},"
             "\"text_cfg\":{\"embed_cls\":true}}",
-            "a mask for each text");
+            "embed_cls");
     refuses("{\"embed_dim\":512,\"vision_cfg\":3,\"text_cfg\":{}}", "vision_cfg");
     refuses("{\"vision_layers\":12}", "embed_dim");
     refuses("{}", "not a model configuration");
