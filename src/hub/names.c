@@ -1,4 +1,4 @@
-/* What a name means: a repository of Hugging Face and a revision of it. */
+/* Parses model names into a Hugging Face repository and a revision. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ bool hub_is_hex(const char *text, size_t digits)
     return strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
 }
 
-/* ORG or NAME as Hugging Face allows it: it becomes part of a path and of a URL. */
+/* Whether text is a valid ORG or NAME of Hugging Face; both become part of paths and URLs. */
 static bool is_part(const char *text, size_t n)
 {
     if (!n || n > 96 || text[0] == '.' || text[0] == '-' || text[n - 1] == '.' || text[n - 1] == '-') return false;
@@ -83,7 +83,8 @@ static bool parse_repo(const char *text, hub_name *out)
     return true;
 }
 
-/* open_clip writes laion2b_s34b_b79k, immich laion2b-s34b-b79k. */
+/* Ignores the difference between "-" and "_" and case in tags: open_clip writes laion2b_s34b_b79k, immich
+ * laion2b-s34b-b79k. */
 static int tag_letter(char c) { return c == '-' ? '_' : tolower((unsigned char)c); }
 
 static bool same_tag(const char *a, const char *b)
@@ -101,7 +102,7 @@ static bool same_architecture(const struct pretrained *p, const char *text, size
            (p->quick && n == known + sizeof quick - 1 && strncasecmp(text + known, quick, n - known) == 0);
 }
 
-/* OpenAI's own package has its models in ~/.cache/clip: ViT-B-32.pt, ViT-L-14-336px.pt. */
+/* Sets the file name used by OpenAI's package in ~/.cache/clip: ViT-B-32.pt, ViT-L-14-336px.pt. */
 static void put_clip_file(const char *name, hub_name *out)
 {
     int n = (int)strcspn(name, "/");
