@@ -154,7 +154,7 @@ def case_faults():
         place.pull("hf:org/model")
         check_cache(place, repo, ["config.json", "tokenizer.json", "model.safetensors"])
         hub.faults.busy = 1000
-        assert re.search("answers (429|503)", Place(hub).pull("hf:org/model", code=1))
+        assert re.search("HTTP status (429|503)", Place(hub).pull("hf:org/model", code=1))
 
 
 def case_stalled():

@@ -206,10 +206,10 @@ static void impossible_sizes_are_named(void)
     refuses(VIT("\"layers\":[3,4,6,3],\"width\":64,\"image_size\":127"), "use 128");
     refuses(VIT("\"layers\":[3,4,6,3],\"width\":64,\"image_size\":20"), "use 32");
     refuses(VIT("\"layers\":[3,4,6,3],\"width\":64,\"image_size\":[224,256]"), "image_size");
-    refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"head_width\":0"), "heads of 0");
+    refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"head_width\":0"), "head width 0");
     refuses("{\"embed_dim\":512,\"vision_cfg\":{\"layers\":12,\"width\":768,\"patch_size\":32},"
             "\"text_cfg\":{\"width\":512,\"heads\":7}}",
-            "text heads of 7");
+            "text heads, 7");
     refuses("{\"embed_dim\":512,\"vision_cfg\":{\"layers\":12,\"width\":768,\"patch_size\":32},"
             "\"text_cfg\":{\"vocab_size\":2}}",
             "vocabulary");
