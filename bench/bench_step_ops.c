@@ -130,7 +130,7 @@ static void print(group *table, const char *title, int max)
                table[i].bytes / table[i].ms / 1e6, table[i].name);
 }
 
-/* Calls are timed one after the other: the towers must not run beside each other. */
+/* Calls are timed one after the other: the towers must not run concurrently. */
 static bool one_queue(void)
 {
     dev->side = NULL;

@@ -1,4 +1,4 @@
-/* Train on arrays of one's own: images are squares of one of eight colours, captions name the colour. After
+/* Train on your own arrays: images are squares of one of eight colours, captions name the colour. After
  * a few dozen steps the model distinguishes them.
  *
  *     cc train.c $(pkg-config --cflags --libs cloob) -o train

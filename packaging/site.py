@@ -10,6 +10,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
 LINK = re.compile(r"(!?)\[([^\]\n]*)\]\(([^)\s]+)\)")
+REFERENCE = re.compile(r"^\[([^\]]+)\]: (\S+)$")  # at the end of a page
 
 
 # ---- pages of the repository
@@ -40,12 +41,15 @@ def convert(source):
         to = target_of(source, m.group(3))
         return f"{m.group(1)}[{m.group(2)}]({to})" if to else m.group(2)
 
+    def reference(m):
+        return f"[{m.group(1)}]: {target_of(source, m.group(2))}"
+
     lines, fence = [], False
     for line in source.read_text(encoding="utf-8").splitlines():
         if line.lstrip().startswith("```"):
             fence = not fence
             line = re.sub(r"^(\s*```\w*) .*", r"\1", line)  # what follows the language is for the tests of the pages
-        lines.append(line if fence else LINK.sub(link, line))
+        lines.append(line if fence else REFERENCE.sub(reference, LINK.sub(link, line)))
     return "\n".join(lines) + "\n"
 
 

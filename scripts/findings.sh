@@ -2,7 +2,7 @@
 # The protocol of docs/measurements/protocol.md from one command: worlds, searches, choices, one test, tables.
 #
 #     scripts/findings.sh synthetic OUT              our own world, 4 to 120 passes over the pairs
-#     scripts/findings.sh pairs OUT DATA NAME        pairs of one's own: DATA/train.tsv, val.tsv, test.tsv (filepath, title),
+#     scripts/findings.sh pairs OUT DATA NAME        your own pairs: DATA/train.tsv, val.tsv, test.tsv (filepath, title),
 #                                                    and class folders DATA/val-classes/SET, DATA/test-classes/SET, if any.
 #                                                    Without val-classes the choice is by retrieval. NAME: of the results
 #     scripts/findings.sh rule OUT                   the rule for the scale of retrieval on a world it was not found on, small

@@ -3,7 +3,6 @@
 
     scripts/findings_tables.py CLOOB                 replaces each table that follows a line <!-- table: NAME -->
     scripts/findings_tables.py CLOOB --check         changes nothing; fails if a table differs
-    scripts/findings_tables.py CLOOB --before DIR    also replaces the tables that compare the lines with earlier ones in DIR
 
 `cloob compare` does the statistics: means, bootstrap intervals, rank-sum tests corrected by Holm, Cliff's delta."""
 import argparse
@@ -11,7 +10,7 @@ import os
 import re
 import sys
 
-from plot_figures import METHODS, RETRIEVAL, ROOT, by_setting, compared, gains, runs
+from plot_figures import METHODS, ROOT, by_setting, compared, runs
 
 PAGE = os.path.join(ROOT, "docs/measurements/findings.md")
 SYNTHETIC = {"synthetic-%03d" % p: p for p in (4, 15, 30, 60, 120)}
@@ -24,7 +23,6 @@ REAL = [("fashion", "zeroshot/article_types"), ("fashion", R10), ("photos-vit-s"
         ("photos-rn50", "zeroshot/scenes")]
 DIFFERENCES = {"CLOOB - InfoNCE": ("cloob", "clip"), "InfoLOOB - InfoNCE": ("infoloob", "clip"),
                "retrieval, with InfoNCE": ("infonce-hopfield", "clip"), "retrieval, with InfoLOOB": ("cloob", "infoloob")}
-SCALES = ["8", "14.3", "30", "50"]
 
 
 def select(name):
@@ -48,20 +46,12 @@ def short(p):
 def interval(g): return "%.1f [%.1f, %.1f]" % (100 * g["mean"], 100 * g["low"], 100 * g["high"])
 
 
-def difference(result, a, b, delta=True):
+def difference(result, a, b):
     """a - b in points (bold where the corrected p is below .05), with (corrected p, Cliff's delta)."""
     pair = next(p for p in result["pairs"] if {p["a"], p["b"]} == {a, b})
     sign = 1 if pair["a"] == a else -1
     points = "%+.1f" % (100 * sign * pair["difference"])
-    effect = ", %+.2f" % (sign * pair["cliffs_delta"]) if delta else ""
-    return "%s (%s%s)" % ("**%s**" % points if pair["significant"] else points, short(pair["p_holm"]), effect)
-
-
-def setting(name, method, **where):
-    """The chosen setting of a method: learning rate; inverse temperature; scale; weight decay."""
-    s = next(r for r in runs(name, "search", **where) if r["chosen"] and r["settings"]["method"] == method)["settings"]
-    scale = [s["scale_hopfield"]] if method in RETRIEVAL else []
-    return "; ".join([s["lr"], s["init_inv_tau"] + (" L" if s["learnable_inv_tau"] == "True" else ""), *scale, s["wd"]])
+    return "%s (%s, %+.2f)" % ("**%s**" % points if pair["significant"] else points, short(pair["p_holm"]), sign * pair["cliffs_delta"])
 
 
 def equal_settings(name):
@@ -73,12 +63,6 @@ def equal_settings(name):
     return cells
 
 
-def gain(name):
-    by_scale = [gains(name, select(name), *pair) for pair in (("cloob", "infoloob"), ("infonce-hopfield", "clip"))]
-    infoloob = [100 * (v["infoloob"] - v["clip"]) for _, v in by_setting(name, select(name))]
-    return ["%+.1f" % mean(infoloob), *(", ".join("%+.1f" % mean(g[s]) if s in g else "-" for s in SCALES) for g in by_scale)]
-
-
 def embeddings(result):
     cells = []
     for m in METHODS:
@@ -87,28 +71,12 @@ def embeddings(result):
     return cells
 
 
-def affected(r):
-    """The correction changes learned temperatures of the two InfoNCE methods."""
-    return r["settings"]["learnable_inv_tau"] == "True" and r["settings"]["method"] in ("clip", "infonce-hopfield")
-
-
-def changes(names, before):
-    """Change of every search run against the earlier run with its name: number, mean and root mean square, for affected runs and the rest."""
-    old = {(name, r["run"]): r["validation"] for name in names for r in runs(name, "search", data=before)}
-    change = {True: [], False: []}
-    for name in names:
-        for r in runs(name, "search"):
-            change[affected(r)].append(100 * (r["validation"][select(name)] - old[name, r["run"]][select(name)]))
-    return ["%d runs: %+.1f, %.1f" % (len(d), mean(d), mean([x * x for x in d]) ** 0.5) for d in change.values()]
-
-
 def tables(cloob):
     result = {name: compared(cloob, name) for name in SETS}
     average = {name: result[name]["test/zeroshot/average"] for name in SYNTHETIC}
     real = [("%s: %s" % (SETS[name], MEASURED[metric]), result[name]["test/" + metric]) for name, metric in REAL]
     means = lambda r: [interval(r["groups"][m]) for m in METHODS]
     tests = lambda r: [difference(r, *pair) for pair in DIFFERENCES.values()]
-    scales = ": 8, 14.3, 30, 50"
     return {
         "passes": table(["passes, pairs", *METHODS.values()], [["%d, %s" % (p, format(PAIRS // p, ",")), *means(average[n])] for n, p in SYNTHETIC.items()]),
         "passes-tests": table(["passes", *DIFFERENCES], [[str(p), *tests(average[n])] for n, p in SYNTHETIC.items()]),
@@ -116,24 +84,7 @@ def tables(cloob):
         "real-tests": table(["", *DIFFERENCES], [[title, *tests(r)] for title, r in real]),
         "equal-settings": table(["data", "InfoLOOB above InfoNCE", "InfoNCE + Hopfield above InfoNCE", "CLOOB above InfoNCE", "CLOOB above InfoLOOB"],
                                 [[title, *equal_settings(n)] for n, title in SETS.items()]),
-        "gain": table(["data", "InfoLOOB - InfoNCE", "CLOOB - InfoLOOB" + scales, "InfoNCE + Hopfield - InfoNCE" + scales],
-                      [[title, *gain(n)] for n, title in SETS.items()]),
-        "chosen": table(["data", *METHODS.values()], [[title, *(setting(n, m) for m in METHODS)] for n, title in SETS.items()]),
         "embeddings": table(["data", *METHODS.values()], [[title, *embeddings(result[n])] for n, title in SETS.items()]),
-    }
-
-
-def before_tables(cloob, before):
-    rows = []
-    for name, metric in [*((n, "zeroshot/average") for n in SYNTHETIC), *REAL]:
-        old, new = (compared(cloob, name, **where)["test/" + metric] for where in (dict(data=before), {}))
-        title = SETS[name] if name in SYNTHETIC else "%s: %s" % (SETS[name], MEASURED[metric])
-        rows.append([title, *(difference(r, *DIFFERENCES[d], delta=False) for d in ("CLOOB - InfoNCE", "InfoLOOB - InfoNCE") for r in (old, new))])
-    kinds = {"synthetic, zero-shot": list(SYNTHETIC), "fashion, zero-shot": ["fashion"], "photographs, R@10": ["photos-vit-s", "photos-rn50"]}
-    return {
-        "before": table(["", "CLOOB - InfoNCE, earlier", "now", "InfoLOOB - InfoNCE, earlier", "now"], rows),
-        "before-search": table(["search, validation data", "InfoNCE with a learned temperature", "all other runs"],
-                               [[title, *changes(names, before)] for title, names in kinds.items()]),
     }
 
 
@@ -149,13 +100,10 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("cloob")
     p.add_argument("--check", action="store_true")
-    p.add_argument("--before", metavar="DIR")
     o = p.parse_args()
     with open(PAGE) as f:
         page = f.read()
     made, wrong = tables(o.cloob), []
-    if o.before:
-        made.update(before_tables(o.cloob, o.before))
     for name, lines in made.items():
         new = replaced(page, name, lines)
         if new != page:

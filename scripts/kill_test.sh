@@ -35,7 +35,7 @@ done
 "$cloob" "${flags[@]}" --name killed ${resume[@]+"${resume[@]}"} > /dev/null 2> "$dir/killed.err" ||
     { echo "the last run failed: $(cat "$dir/killed.err")"; exit 1; }
 
-# The run's name stands in the metadata; everything after the header must be the same bytes.
+# The run's name is in the metadata; everything after the header must be the same bytes.
 body() { tail -c +"$((9 + $(od -An -tu8 -N8 "$1" | tr -d ' ')))" "$1" | sha256sum; }
 a=$(body "$dir/whole/checkpoints/latest.safetensors") b=$(body "$dir/killed/checkpoints/latest.safetensors")
 left=$(ls "$dir"/killed/checkpoints | grep -c tmp)

@@ -121,7 +121,7 @@ def main():
             to = next(top + m.group(2) for names, top in TOPS if m.group(2).startswith(names))
             other = room_of(to, rows)
             if not other:
-                continue  # generated, or beside the file
+                continue  # generated, or next to the file
             if other != room:
                 graph[room, other] += 1
             if other not in may[room]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`cloob eval suite` beside `clip_benchmark` from PyPI: the same images, prompts and random weights, number by number, and how long each takes.
+"""`cloob eval suite` compared with `clip_benchmark` from PyPI: the same images, prompts and random weights, number by number, and how long each takes.
 
     bench/peers/clip_benchmark_peer.py --classes DIR --captions TSV --images DIR --vocab MERGES.gz [--work DIR] [--model ViT-B-32] [--cloob build/cloob]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The learned temperature of `cloob train --method clip` beside open_clip's: the same images, texts, weights, order and learning rates.
+"""The learned temperature of `cloob train --method clip` compared with open_clip's: the same images, texts, weights, order and learning rates.
 
     python3 bench/peers/clip_temperature.py --cloob build/cloob [--steps 200] [--pairs 512] [--shuffled] [--json]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Embedding one image and one text: cloob beside open_clip (PyTorch) and onnxruntime, taking turns in one run.
+"""Embedding one image and one text: cloob compared with open_clip (PyTorch) and onnxruntime, taking turns in one run.
 
     PYTHONPATH=python bench/peers/embed_torch.py [--models RN50,ViT-B-32] [--precision fp32|bf16] [--int8] [--channels-last] [--repeats 30] [--json]
 

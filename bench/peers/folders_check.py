@@ -4,8 +4,8 @@
 
     bench/peers/folders_check.py CLOOB PHOTOS CAPTIONS [--transformers4 PYTHON] [--keep DIR] [--only NAME]
 
-PHOTOS: a folder of JPEGs; CAPTIONS: a text per line. Needs open_clip_torch, transformers 5, sentencepiece, safetensors and Pillow below 13 (which resizes across, then down, as
-cloob does). --transformers4 names a Python with transformers 4, which writes its own folders; transformers 5 reads them.
+PHOTOS: a folder of JPEGs; CAPTIONS: a text per line. Needs open_clip_torch, transformers 5, sentencepiece, safetensors and Pillow 13 or later (whose order of the
+passes of a resize cloob follows). --transformers4 names a Python with transformers 4, which writes its own folders; transformers 5 reads them.
 """
 import argparse, gzip, json, os, pathlib, random, subprocess, sys, tempfile
 

@@ -139,7 +139,7 @@ def foreign_files():
         have, want = load_file(out), {k: v for k, v in torch.load(foreign / "openai_state_dict.pt").items() if k != "logit_scale"}
         equal = all(torch.equal(have[k], v) for k, v in want.items())
         extra = sorted({k.rsplit(".", 1)[-1] for k in have if k not in want})
-        check(f"{name} equals the procedural weights bit for bit", equal, f"beside them {extra}")
+        check(f"{name} equals the procedural weights bit for bit", equal, f"additional tensors: {extra}")
 
 
 def sources(name):

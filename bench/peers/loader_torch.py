@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Training crops per second: `cloob bench data` beside a PyTorch DataLoader with Pillow and torchvision.
+"""Training crops per second: `cloob bench data` compared with a PyTorch DataLoader with Pillow and torchvision.
 
     bench/peers/loader_torch.py --cloob build/cloob --workers 2
 
 Both read the same generated 500x375 JPEGs through a TSV and make 224 px random resized crops (scale 0.9..1, bicubic) and,
 with --vocab, CLIP's tokens. The two take turns, several rounds, and medians are compared. The DataLoader is timed twice: as
 open_clip runs it (crop, RGB, float, normalise) and without the last two steps, which cloob leaves to the device. CPU time per
-image is told beside the rate: it does not change when other programs share the machine.
+image is printed next to the rate: it does not change when other programs share the machine.
 Needs Python with torch, torchvision, Pillow and numpy (and open_clip with --vocab); cloob itself needs none of them."""
 import argparse
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The objective in PyTorch, timed beside ours in the same run.
+"""The objective in PyTorch, timed with cloob's in the same run.
 
     python3 bench/peers/loss_torch.py --device cpu --n 4096 --dim 512 --cloob build/cloob
     python3 bench/peers/loss_torch.py --device cuda --precision bf16 --n 4096 16384 32768 --dim 1024

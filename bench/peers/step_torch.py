@@ -1,4 +1,4 @@
-"""A training step and embeddings beside PyTorch in one run, on this machine's CPU.
+"""A training step and embeddings compared with PyTorch in one run, on this machine's CPU.
 
     python bench/peers/step_torch.py [--cloob build/cloob] [--model RN50] [--batch 32] [--embed 1 32] [--repeats 5] [--only step|embed]
                               [--precision fp32|bf16] [--torch-bf16] [--channels-last]

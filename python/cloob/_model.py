@@ -366,8 +366,8 @@ def load(name: PathIn, *, device: str = "auto", precision: str = "fp32", vocab: 
     Names: hf:ORG/NAME, ARCHITECTURE/TAG as in open_clip, and the names that `cloob pull` lists. A model that is not in Hugging
     Face's cache is downloaded, unless `download` is false. Do not pass names from untrusted input.
 
-    device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1". precision: "fp32", "bf16", "int8" (CPU), "fp8" (GPU), or
-    "auto". vocab: a tokenizer for weights without one. config: a model's name or .json file, if the shapes are ambiguous.
+    device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1". precision: "fp32", "bf16", "f16", "int8" (CPU), "fp8" (GPU),
+    or "auto". vocab: a tokenizer for weights without one. config: a model's name or .json file, if the shapes are ambiguous.
     invariant: a row has the same bytes alone or in any batch; without it, rows are computed in batches of `batch`, which is
     faster. threads: CPU threads; 0: all cores. photos: apply the EXIF orientation of image files, as `cloob search` does.
 

@@ -87,12 +87,12 @@ bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 cloob_status file_make_dirs(cloob_ctx *ctx, const char *path); /* like mkdir -p */
 
-/* "dir/name" in a new string; name alone when it is absolute or dir is empty. NULL when memory is out. */
+/* "dir/name" in a new string; name alone when it is absolute or dir is empty. NULL when out of memory. */
 char *file_join(const char *dir, const char *name);
 /* The same in a buffer; fails where it does not fit, as opening the file would. */
 enum { FILE_PATH = 4096 };
 cloob_status file_in(cloob_ctx *ctx, const char *dir, const char *name, char path[FILE_PATH]);
-/* The folder part of a path in a new string, "." when it has none. NULL when memory is out. */
+/* The folder part of a path in a new string, "." when it has none. NULL when out of memory. */
 char *file_folder(const char *path);
 
 #endif

@@ -65,7 +65,7 @@ bool json_bool(const json *v, bool *out);                    /* false unless tru
 /* ---- writing ------------------------------------------------------------------------------------- */
 
 /* Zero-initialised is empty. Commas are added automatically; the caller frees data, which is zero-terminated. When
- * memory is out `failed` is set and the rest is dropped: check it once at the end. */
+ * out of memory, `failed` is set and the rest is dropped: check it once at the end. */
 typedef struct json_out {
     union {
         sbuf text;

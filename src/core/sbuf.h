@@ -4,7 +4,7 @@
  *     sbuf_printf(&s, "%d pairs", n);
  *     puts(s.data); sbuf_release(&s);
  *
- * When memory is out the buffer keeps its content and `failed` is set; check it once at the end. */
+ * When out of memory the buffer keeps its content and `failed` is set; check it once at the end. */
 #ifndef CORE_SBUF_H
 #define CORE_SBUF_H
 

@@ -39,7 +39,7 @@ int utf8_encode(uint32_t code, char *out);
 /* Base64 (RFC 4648) with padding. */
 void base64_put(sbuf *s, const void *bytes, size_t n);
 /* The reverse, also of the URL-safe form, with or without padding; white space is skipped. The caller frees *out, which
- * is zero-terminated beyond *bytes. false: not base64, or memory is out. */
+ * is zero-terminated beyond *bytes. false: not base64, or out of memory. */
 bool base64_decode(const char *text, size_t n, unsigned char **out, size_t *bytes);
 
 /* A writer of protocol buffers: the part of the wire format that TensorBoard and sentencepiece need. Messages are built

@@ -14,14 +14,14 @@ struct exec {
     int *group;    /* by op: the number of its group; 0: none */
     int *grads;    /* by op and output: the parameter whose gradient this completes; -1 */
     int ops;
-    op_group *call; /* what runs at one time: an op by its kernel, or members of a group by one of theirs */
+    op_group *call; /* what one kernel computes: an op, or members of a group */
     int calls, forward_ops, forward_calls;
     value *value; /* with device pointers */
     int values;
     int *storage_of; /* by value: itself, or the value in whose place it is stored */
     plan_item *item; /* until addresses are known: values, then one scratch per call */
     void *arena, *inputs;
-    bool lent; /* arena and inputs are another's */
+    bool lent; /* arena and inputs belong to another executor */
     exec_memory memory;
     bool ran_once;
     void (*on_grad)(void *user, int param);
@@ -162,7 +162,7 @@ static cloob_status prepare_op(exec *e, op_args *a)
     return CLOOB_OK;
 }
 
-/* Bit k of read[i]: what output k of member i of a group writes is wanted outside. */
+/* Bit k of read[i]: output k of member i of a group is read outside the group. */
 static void find_readers(const exec *e, int from, int to, unsigned *read)
 {
     for (int i = from; i < to; i++) {
@@ -288,7 +288,7 @@ static bool replaces(const exec *e, const op_group *c, const op_args *a, value_i
     return (k == 0 && c->members == 1 && !kernel->in_place_out) || !reads_twice(c, a, k);
 }
 
-/* A result takes the place of an operand that dies with its making, where the kernel allows it. */
+/* Stores a result in place of an operand that is not read afterwards, where the kernel allows it. */
 static void share_places(exec *e, plan_item *item)
 {
     for (int v = 0; v < e->values; v++) e->storage_of[v] = v;
@@ -327,7 +327,7 @@ static cloob_status take_memory(exec *e)
     return d->alloc(e->env.ctx, d, e->memory.input_bytes, "inputs", &e->inputs);
 }
 
-/* Others with the same inputs work in the first one's memory. */
+/* Executors with the same inputs share the memory of the first. */
 static cloob_status share_memory(exec *const *e, int count)
 {
     for (int i = 1; i < count; i++)

@@ -1,4 +1,4 @@
-/* A graph made ready to run on a device: kernels chosen and prepared, memory planned and taken once. Running it
+/* A graph made ready to run on a device: kernels chosen and prepared, memory planned and allocated once. Running it
  * allocates nothing.
  *
  *     exec *e;
@@ -31,14 +31,14 @@ typedef struct exec_bindings {
 
 typedef struct exec exec;
 
-/* What a plan would take, without taking it. */
+/* The memory that a plan needs, without allocating it. */
 typedef struct exec_memory {
     size_t arena_bytes, lower_bound_bytes, input_bytes;
 } exec_memory;
 
 /* Fills it for a graph on a device. On a host this is what exec_create will take, to the byte. On a GPU scratch is a
- * bound (op_scratch_bound): nothing is timed and nothing is taken, so the result may exceed the truth by that of one
- * op. */
+ * bound (op_scratch_bound): nothing is timed or allocated, so the result may exceed the memory in use by the scratch of
+ * one op. */
 cloob_status exec_measure(cloob_ctx *ctx, const graph *g, device *dev, exec_memory *out);
 
 /* The graph is read during creation only. */

@@ -67,7 +67,7 @@ void graph_fuse(graph *g)
 
 /* ---- inference ----------------------------------------------------------------------------------- */
 
-/* conv -> bn_apply(mean, rstd of bn_running): the convolution takes scaled weights and a bias. */
+/* conv -> bn_apply(mean, rstd of bn_running): the convolution gets scaled weights and a bias. */
 static void fold_conv(graph *g, int at)
 {
     node apply = g->node[at];

@@ -212,7 +212,7 @@ static void fuse_conv_stats(graph *g, int i)
 /* ---- batch norm's backward apply, then the gradients of a convolution ---------------------------- */
 
 /* Whether cloob's GEMM keeps the sums of a weight's gradient in registers; where the activation before it was pooled,
- * only if that is worth making it by a pass of its own. */
+ * only if that saves more than the separate pass that computes it costs. */
 static bool takes_dw(const tensor *w, bool pooled)
 {
     bool narrow = (w->dim[0] == 256 && w->dim[3] == 64) || (w->dim[0] == 320 && w->dim[3] == 80),
@@ -362,7 +362,7 @@ void graph_fuse_gemm(graph *g)
         default: break;
         }
     }
-    for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) { /* of what the first pass has left */
+    for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) { /* of the nodes that the first pass left */
         if (g->node[i].op == OP_CONV2D) fuse_conv_stats(g, i);
         if (g->node[i].group) continue;
         switch (g->node[i].op) {

@@ -157,7 +157,7 @@ static value_id operand(walk *w, const node *of, const value_id *temporary, op_r
     }
 }
 
-/* Whatever the backward pass reads in its place, the forward value has the shape. */
+/* The forward value has the shape, also where the backward pass reads another value. */
 static value_id shape_of(const node *of, op_ref r)
 {
     if (r == REF_NONE) return NO_VALUE;
@@ -308,7 +308,7 @@ static bool reads(const node *n, value_id v)
 
 static bool is_weight_gradient(const node *n) { return n->op == OP_CONV2D_DW || n->op == OP_LINEAR_DW; }
 
-/* The backward op after node i that reads the same x; -1 when there is none, or when somebody but weight gradients
+/* The backward op after node i that reads the same x; -1 when there is none, or when an op other than a weight gradient
  * reads the result before it. */
 static int find_backward(const graph *g, int i, const partner *p)
 {

@@ -62,7 +62,7 @@ void graph_release(graph *g);
 cloob_status graph_status(const graph *g);
 
 value_id graph_input(graph *g, tensor t, const char *name);
-/* A parameter, or `t`'s worth of it from element `offset` on. */
+/* A parameter, or the part of it with the shape of `t` from element `offset` on. */
 value_id graph_param(graph *g, int param, tensor t, int64_t offset, bool trainable);
 value_id graph_stat(graph *g, int param, tensor t);
 
@@ -74,7 +74,7 @@ value_id graph_output(const graph *g, value_id first, int k);
 void graph_keep(graph *g, value_id v, const char *name);
 value_id graph_find(const graph *g, const char *name); /* an input or kept value; NO_VALUE when absent */
 
-/* A segment is a stretch of ops that checkpointing may do twice (a residual block, a layer). */
+/* A segment is a sequence of ops that checkpointing may compute twice (a residual block, a layer). */
 void graph_segment(graph *g);
 
 /* ---- passes -------------------------------------------------------------------------------------- */

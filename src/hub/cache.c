@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
+#include "core/sbuf.h"
 #include "hub/hub.h"
 
 /* ---- paths --------------------------------------------------------------------------------------- */
@@ -42,14 +43,37 @@ bool hub_is_set(const char *variable)
     return false;
 }
 
-/* path = folder + below, where a leading ~ in folder is replaced by the home folder. */
+/* Replaces $NAME and ${NAME} in a path by the values of environment variables, as huggingface_hub does. Variables that
+ * are not set are left as they are. */
+static cloob_status expand(cloob_ctx *ctx, char path[HUB_PATH])
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    sbuf out = { 0 };
+    for (const char *at = path; *at;) {
+        char name[128];
+        bool brace = at[0] == '$' && at[1] == '{';
+        size_t n = at[0] == '$' ? strspn(at + 1 + brace, letters) : 0, all = n + 1 + 2 * (size_t)brace;
+        bool whole = n && n < sizeof name && (!brace || at[2 + n] == '}');
+        snprintf(name, sizeof name, "%.*s", whole ? (int)n : 0, at + 1 + brace);
+        const char *value = whole ? getenv(name) : NULL;
+        if (value) sbuf_puts(&out, value);
+        else sbuf_putc(&out, *at);
+        at += value ? all : 1;
+    }
+    cloob_status status = out.failed ? ctx_no_memory(ctx, 1, path) : hub_put(ctx, path, "%s", out.data ? out.data : "");
+    sbuf_release(&out);
+    return status;
+}
+
+/* path = folder + below, with a leading ~ in folder and environment variables replaced. */
 static cloob_status put_folder(cloob_ctx *ctx, char path[HUB_PATH], const char *folder, const char *below)
 {
     const char *home = value_of("HOME");
     bool tilde = folder[0] == '~' && (folder[1] == '/' || !folder[1]);
     if (tilde && !home)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "cannot find the folder of the model cache; set HF_HUB_CACHE or HOME");
-    return hub_put(ctx, path, "%s%s%s", tilde ? home : "", folder + tilde, below);
+    CLOOB_TRY(hub_put(ctx, path, "%s%s%s", tilde ? home : "", folder + tilde, below));
+    return expand(ctx, path);
 }
 
 cloob_status hub_home(cloob_ctx *ctx, char path[HUB_PATH])
@@ -137,11 +161,12 @@ static cloob_status snapshot_of(cloob_ctx *ctx, const hub_repo *r, const char *c
     return hub_put(ctx, s->folder, "%s/snapshots/%s", r->folder, commit);
 }
 
-bool hub_snapshot_has(const hub_repo *r, const char *commit, const char *name)
+bool hub_snapshot_has(const hub_repo *r, const char *commit, const hub_file *f)
 {
-    snapshot s;
-    int n = snprintf(s.folder, sizeof s.folder, "%s/snapshots/%s", r->folder, commit);
-    return n > 0 && n < HUB_PATH && in_folder(&s, name);
+    char path[HUB_PATH];
+    struct stat st;
+    int n = snprintf(path, sizeof path, "%s/snapshots/%s/%s", r->folder, commit, f->name);
+    return n > 0 && n < HUB_PATH && stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == f->bytes;
 }
 
 static bool is_known_absent(const hub_repo *r, const char *commit, const char *name)
@@ -240,7 +265,9 @@ cloob_status hub_lock(cloob_ctx *ctx, const hub_repo *r, const char *etag, const
     CLOOB_TRY(make_folder_of(ctx, path));
     for (int tries = 0; !atomic_load(stop); tries++) {
         if (*fd < 0) *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0664);
-        if (*fd < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
+        if (*fd < 0)
+            return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: %s; set HF_HUB_CACHE to a folder of your own", path,
+                            strerror(errno));
         bool got = flock(*fd, LOCK_EX | LOCK_NB) == 0, taken = !got && (errno == EWOULDBLOCK || errno == EINTR);
         if (got && is_linked(*fd)) return CLOOB_OK;
         if (!taken) hub_unlock(*fd), *fd = -1;
@@ -278,6 +305,6 @@ cloob_status hub_link(cloob_ctx *ctx, const hub_repo *r, const char *commit, con
     CLOOB_TRY(hub_put(ctx, temporary, "%s/snapshots/%s/.%s.%ld", r->folder, commit, f->etag, (long)getpid()));
     CLOOB_TRY(make_folder_of(ctx, path));
     snprintf(target, sizeof target, "../../blobs/%s", f->etag);
-    if (hub_snapshot_has(r, commit, f->name) || link_or_move(blob, target, path, temporary)) return CLOOB_OK;
+    if (hub_snapshot_has(r, commit, f) || link_or_move(blob, target, path, temporary)) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
 }

@@ -2,6 +2,7 @@
  * verified before they get their final name. */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,8 @@
 #include "hub/http.h"
 
 enum { WORKERS = 2, MAX_PAGES = 100, MAX_PAGE_BYTES = 32 << 20 };
+
+static const char PARTIAL[] = ".cloob.incomplete"; /* suffix of an incomplete blob */
 
 /* A download of several files of a repository. */
 typedef struct download {
@@ -289,8 +292,8 @@ static cloob_status fetch_locked(http_session *s, download *d, const hub_file *f
     struct stat st;
     partial p = { .d = d, .ctx = s->ctx, .f = f, .fd = -1 };
     CLOOB_TRY(hub_blob_path(s->ctx, d->r, f->etag, "", blob));
-    CLOOB_TRY(hub_blob_path(s->ctx, d->r, f->etag, ".cloob.incomplete", p.path));
-    if (hub_snapshot_has(d->r, d->commit, f->name) || (stat(blob, &st) == 0 && st.st_size == f->bytes)) {
+    CLOOB_TRY(hub_blob_path(s->ctx, d->r, f->etag, PARTIAL, p.path));
+    if (hub_snapshot_has(d->r, d->commit, f) || (stat(blob, &st) == 0 && st.st_size == f->bytes)) {
         atomic_fetch_add(&d->have, f->bytes);
     } else {
         cloob_status status = fetch_blob(s, &p, blob);
@@ -354,6 +357,13 @@ static void wait_for_workers(cloob_ctx *ctx, download *d)
     if (d->status == CLOOB_OK) ctx_progress(ctx, "download", d->total, d->total, "bytes");
 }
 
+static int64_t size_of_blob(cloob_ctx *ctx, const hub_repo *r, const hub_file *f, const char *ending)
+{
+    char path[HUB_PATH];
+    struct stat st;
+    return hub_blob_path(ctx, r, f->etag, ending, path) == CLOOB_OK && stat(path, &st) == 0 ? st.st_size : 0;
+}
+
 static cloob_status check_space(cloob_ctx *ctx, const download *d)
 {
     struct statvfs fs;
@@ -362,16 +372,13 @@ static cloob_status check_space(cloob_ctx *ctx, const download *d)
     CLOOB_TRY(file_make_dirs(ctx, path));
     if (statvfs(path, &fs) != 0 || fs.f_frsize == 0) return CLOOB_OK;
     double room = (double)fs.f_bavail * (double)fs.f_frsize, need = (double)d->total;
-    for (int64_t i = 0; i < d->count; i++) {
-        struct stat st;
-        if (hub_blob_path(ctx, d->r, d->file[i]->etag, ".cloob.incomplete", path) == CLOOB_OK && stat(path, &st) == 0)
-            need -= (double)st.st_size;
-    }
+    for (int64_t i = 0; i < d->count; i++) /* another commit may have the blob, an earlier run a part of it */
+        need -= (double)(size_of_blob(ctx, d->r, d->file[i], "") + size_of_blob(ctx, d->r, d->file[i], PARTIAL));
     if (need <= room) return CLOOB_OK;
     return ctx_fail(
         ctx, CLOOB_ERR_IO,
         "%s: needs %.0f MB, but %s has only %.0f; free disk space, or set HF_HUB_CACHE to a folder on another disk",
-        d->r->name.repo, need / 1e6, d->r->folder, room / 1e6);
+        d->r->name.repo, ceil(need / 1e6), d->r->folder, floor(room / 1e6));
 }
 
 /* Downloads all of d->file. */
@@ -400,7 +407,7 @@ static cloob_status fetch_all(cloob_ctx *ctx, download *d)
 
 static bool add_if_missing(download *d, const hub_file *f)
 {
-    if (hub_snapshot_has(d->r, d->commit, f->name)) return true;
+    if (hub_snapshot_has(d->r, d->commit, f)) return true;
     if (d->count == HUB_MAX_FILES) return false;
     d->file[d->count++] = f;
     return true;

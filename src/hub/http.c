@@ -160,14 +160,13 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
     http_answer *a = ((transfer *)user)->a;
     size_t n = size * count;
     char text[2048];
-    if (n > 5 && strncmp(line, "HTTP/", 5) == 0) a->range_begin = a->retry_after_s = -1, a->next[0] = '\0';
+    if (n > 5 && strncmp(line, "HTTP/", 5) == 0) a->range_begin = -1, a->next[0] = '\0';
     if (header(line, n, "X-Repo-Commit", text, sizeof text) && hub_is_hex(text, HUB_COMMIT - 1))
         memcpy(a->commit, text, HUB_COMMIT);
     else if (header(line, n, "X-Linked-Etag", text, sizeof text)) keep_etag(a, text);
     else if (header(line, n, "X-Linked-Size", text, sizeof text)) a->linked_bytes = number(text);
     else if (header(line, n, "Content-Range", text, sizeof text) && strncasecmp(text, "bytes ", 6) == 0)
         a->range_begin = number(text + 6);
-    else if (header(line, n, "Retry-After", text, sizeof text)) a->retry_after_s = number(text);
     else if (header(line, n, "Link", text, sizeof text)) keep_next(a, text);
     else if (header(line, n, "X-Error-Code", text, sizeof a->error)) snprintf(a->error, sizeof a->error, "%s", text);
     else if (header(line, n, "X-Error-Message", text, sizeof a->message))
@@ -228,6 +227,7 @@ static cloob_status ask_once(transfer *t, const char *url, int64_t from, char **
     if (is_stopped(t->s))
         return ctx_fail(t->s->ctx, CLOOB_ERR_STOPPED, "stopped; run the command again to continue the download");
     curl_lib.curl_easy_getinfo(t->s->curl, CURLINFO_RESPONSE_CODE, &t->a->code);
+    curl_lib.curl_easy_getinfo(t->s->curl, CURLINFO_RETRY_AFTER, &t->a->retry_after_s);
     if (t->a->result != CURLE_OK || t->a->code < 300 || t->a->code >= 400) return CLOOB_OK;
     curl_lib.curl_easy_getinfo(t->s->curl, CURLINFO_REDIRECT_URL, &where);
     if (!where) return CLOOB_OK;
@@ -242,7 +242,7 @@ cloob_status http_ask(http_session *s, const char *url, int64_t from, http_sink 
     transfer t = { .s = s, .a = a, .sink = sink, .user = user };
     char *at = strdup(url), *next = NULL;
     cloob_status status = at ? CLOOB_OK : ctx_no_memory(s->ctx, strlen(url), "a request");
-    *a = (http_answer){ .linked_bytes = -1, .range_begin = -1, .retry_after_s = -1 };
+    *a = (http_answer){ .linked_bytes = -1, .range_begin = -1 };
     for (int hop = 0; status == CLOOB_OK; hop++) {
         status = ask_once(&t, at, from, &next);
         free(at);
@@ -281,7 +281,7 @@ bool http_try_again(http_session *s, const http_answer *a, int *tries)
 {
     int most = is_unreachable(a->result) ? MAX_UNREACHED : MAX_TRIES;
     if (!is_temporary(a) || ++*tries >= most || a->retry_after_s > MAX_WAIT_S) return false;
-    double wait = a->retry_after_s >= 0 ? (double)a->retry_after_s : 0.1 * (double)(1 << *tries);
+    double wait = a->retry_after_s > 0 ? (double)a->retry_after_s : 0.1 * (double)(1 << *tries);
     if (wait >= 2)
         ctx_log(s->ctx, CLOOB_LOG_INFO, "%s: %s; trying again in %.0f s", s->site->endpoint,
                 a->result != CURLE_OK ? curl_lib.curl_easy_strerror(a->result)

@@ -36,7 +36,7 @@ typedef struct http_answer {
     char etag[SHA_HEX];           /* X-Linked-Etag; "": absent */
     int64_t linked_bytes;         /* X-Linked-Size; -1: absent */
     int64_t range_begin;          /* start of Content-Range; -1: the response is the whole file */
-    int64_t retry_after_s;        /* Retry-After; -1: absent */
+    curl_off_t retry_after_s;     /* Retry-After, given as seconds or a date; 0: absent */
     char error[64], message[256]; /* X-Error-Code, X-Error-Message */
     char next[2048];              /* URL of the next page of a list (Link); "": none */
 } http_answer;

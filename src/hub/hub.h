@@ -29,6 +29,8 @@ typedef struct hub_name {
 
 /* Parses the name of a model; false if the text is not one. Uses neither the network nor the cache. */
 bool hub_name_parse(const char *text, hub_name *out);
+/* Suggests what a text that is not a model name may mean: writes a clause for an error message. */
+void hub_name_hint(const char *text, char *out, size_t size);
 /* Whether the text starts with hf: or hf-hub:, so that it is a model name even if it does not parse. */
 bool hub_name_is_meant(const char *text);
 
@@ -114,7 +116,8 @@ cloob_status hub_ref_write(cloob_ctx *ctx, const hub_repo *r, const char *commit
 /* Finds a model in a snapshot: `path` is its folder, or its file of weights if that has an unusual name. Returns false
  * if weights are missing. *whole: whether it has all other files that the repository has. */
 bool hub_snapshot_find(cloob_ctx *ctx, const hub_repo *r, const char *commit, char path[HUB_PATH], bool *whole);
-bool hub_snapshot_has(const hub_repo *r, const char *commit, const char *name);
+/* Whether a snapshot has the file, with the expected size. */
+bool hub_snapshot_has(const hub_repo *r, const char *commit, const hub_file *f);
 /* Records in the cache that the commit has no such file. */
 void hub_note_absent(cloob_ctx *ctx, const hub_repo *r, const char *commit, const char *name);
 

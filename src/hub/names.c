@@ -128,6 +128,47 @@ static bool parse_pretrained(const char *text, hub_name *out)
     return false;
 }
 
+/* Among the models of the same architecture, the one whose tag has the longest common prefix with that in text; NULL if
+ * the architecture is unknown. */
+static const struct pretrained *nearest(const char *text)
+{
+    const char *mark = strstr(text, "__");
+    size_t n = mark ? (size_t)(mark - text) : strcspn(text, "/"), most = 0;
+    const char *tag = text + n + (mark ? 2 : text[n] == '/');
+    const struct pretrained *best = NULL;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const char *known = strchr(table[i].name, '/') + 1;
+        size_t same = 0;
+        if (!same_architecture(&table[i], text, n)) continue;
+        while (tag[same] && tag_letter(tag[same]) == tag_letter(known[same])) same++;
+        if (!best || same > most) best = &table[i], most = same;
+    }
+    return best;
+}
+
+void hub_name_hint(const char *text, char *out, size_t size)
+{
+    static const char *const refused[][2] = { { "coca_", "CoCa" },
+                                              { "ViTamin", "ViTamin" },
+                                              { "nllb-clip", "NLLB-CLIP" } };
+    static const char *const sites[] = { "https://huggingface.co/", "huggingface.co/", "" };
+    hub_name n;
+    const struct pretrained *known = nearest(text);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (strncasecmp(text, refused[i][0], strlen(refused[i][0])) == 0) {
+            snprintf(out, size, "%s models are not supported", refused[i][1]);
+            return;
+        }
+    for (size_t i = 0; i < sizeof sites / sizeof *sites && !known; i++) {
+        size_t k = strlen(sites[i]);
+        if (strncmp(text, sites[i], k) != 0 || !parse_repo(text + k, &n)) continue;
+        snprintf(out, size, "use hf:%s for the model on Hugging Face", text + k);
+        return;
+    }
+    if (known) snprintf(out, size, "the most similar name is %s", known->name);
+    else snprintf(out, size, "use hf:ORG/NAME for any model on Hugging Face");
+}
+
 bool hub_name_parse(const char *text, hub_name *out)
 {
     static const char *const prefixes[] = { "hf:", "hf-hub:" };

@@ -12,11 +12,12 @@ static cloob_status no_such_model(cloob_ctx *ctx, const char *name)
 {
     if (strncmp(name, "hf:", 3) == 0 || strncmp(name, "hf-hub:", 7) == 0)
         return ctx_fail(ctx, CLOOB_ERR_IO, "%.300s: not a model name; use hf:ORG/NAME or hf:ORG/NAME@REVISION", name);
-    return ctx_fail(
-        ctx, CLOOB_ERR_IO,
-        "%.300s: cannot open: No such file or directory, and not a known model name; download a model with cloob pull "
-        "ViT-B-32/laion2b_s34b_b79k, list others with cloob pull, or use hf:ORG/NAME for any model of Hugging Face",
-        name);
+    char hint[400];
+    hub_name_hint(name, hint, sizeof hint);
+    return ctx_fail(ctx, CLOOB_ERR_IO,
+                    "%.300s: cannot open: No such file or directory, and not a known model name; %s; "
+                    "download a model with cloob pull ViT-B-32/laion2b_s34b_b79k, or list others with cloob pull",
+                    name, hint);
 }
 
 static bool is_offline(void) { return hub_is_set("HF_HUB_OFFLINE") || hub_is_set("TRANSFORMERS_OFFLINE"); }
@@ -38,13 +39,15 @@ static cloob_status not_cached(cloob_ctx *ctx, const hub_repo *r, const char *na
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not in the cache; download it with cloob pull %s", name, name);
 }
 
-/* Downloads the model. If the hub cannot be reached, uses the cached copy, if there is one. */
-static cloob_status fetch(cloob_ctx *ctx, const hub_repo *r, bool cached, char path[HUB_PATH])
+/* Downloads the model. If the hub cannot be reached, or if no newer version is requested and the download fails, uses
+ * the cached copy: it has the weights, and other missing files may not be needed. */
+static cloob_status fetch(cloob_ctx *ctx, const hub_repo *r, bool cached, bool refresh, char path[HUB_PATH])
 {
     char commit[HUB_COMMIT];
     bool whole;
     cloob_status status = hub_download(ctx, r, commit);
-    if (cached && (status == CLOOB_ERR_BUSY || status == CLOOB_ERR_UNSUPPORTED)) {
+    bool unreached = status == CLOOB_ERR_BUSY || status == CLOOB_ERR_UNSUPPORTED;
+    if (cached && (unreached || (!refresh && status == CLOOB_ERR_IO))) {
         ctx_log(ctx, CLOOB_LOG_WARN, "%s; using the copy in the cache", cloob_error(ctx));
         return CLOOB_OK;
     }
@@ -66,7 +69,7 @@ cloob_status hub_resolve(cloob_ctx *ctx, const char *name, bool download, bool r
     if (cached && (!download || (whole && (!refresh || fixed)))) return CLOOB_OK;
     if (!cached && !refresh && find_clip_file(ctx, &n, path)) return CLOOB_OK;
     if (!download) return not_cached(ctx, &r, name);
-    return fetch(ctx, &r, cached, path);
+    return fetch(ctx, &r, cached, refresh, path);
 }
 
 cloob_status cloob_hub_path(cloob_ctx *ctx, const char *name, bool download, char *path, size_t size)

@@ -170,22 +170,6 @@ static cloob_status parse_dtype(cloob_ctx *ctx, const char *name, cloob_dtype *o
     return CLOOB_OK;
 }
 
-/* Vectors keep their type: they are a thousandth of a model and scale everything else. */
-static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
-{
-    cloob_dtype type = CLOOB_F32;
-    CLOOB_TRY(parse_dtype(ctx, name, &type));
-    for (int64_t i = 0; i < w->count; i++) {
-        tensor *t = &w->entry[i].t, from = *t;
-        if (!dtype_is_float(t->dtype) || t->dtype == type || t->ndim < 2) continue;
-        t->dtype = type;
-        t->data = arena_push(&w->a, tensor_bytes(t));
-        if (!t->data) return ctx_no_memory(ctx, tensor_bytes(t), w->entry[i].name);
-        dtype_convert(type, t->data, from.dtype, from.data, tensor_count(t));
-    }
-    return CLOOB_OK;
-}
-
 /* ---- longer texts ----------------------------------------------------------------------------------- */
 
 /* Long-CLIP's stretching: the first 20 positions, which short captions have trained well, stay; the others are spread
@@ -260,9 +244,11 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
         CLOOB_TRY(parse_activation(ctx, o->activation, &act));
         io.act = &act;
     }
+    cloob_dtype dtype = CLOOB_F32;
+    if (o->dtype) CLOOB_TRY(parse_dtype(ctx, o->dtype, &dtype));
     cloob_status status = interchange_read(ctx, in, &io, &w, &found);
     if (status == CLOOB_OK && o->context) status = stretch_positions(ctx, &w, o->context);
-    if (status == CLOOB_OK && o->dtype) status = change_dtype(ctx, o->dtype, &w);
+    if (status == CLOOB_OK && o->dtype) status = weights_convert(ctx, &w, dtype);
     if (status == CLOOB_OK && o->auto_precision)
         status = weights_set_meta(ctx, &w, "auto_precision", o->auto_precision);
     if (status == CLOOB_OK) status = report_weights(ctx, &w, &found.a, r);

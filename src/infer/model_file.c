@@ -86,7 +86,7 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
     cloob_status status = interchange_read(ctx, path, &io, &w, &report);
     if (status == CLOOB_OK) {
         status = precision_settle(ctx, m->dev, weights_get_meta(&w, "auto_precision"), &p);
-        m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8;
+        m->compute = p.compute, m->int8 = p.int8, m->fp8 = p.fp8, m->half = p.half;
         encoder_options encode = {
             .compute = p.compute, .int8 = p.int8, .fp8 = p.fp8, .invariant = o->invariant, .batch = o->batch
         };
@@ -94,6 +94,7 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
         read_facts(m, &w, &report);
         for (int64_t i = 0; i < w.count; i++) /* two thirds of a checkpoint; only a copy in memory must be freed */
             if (strncmp(w.entry[i].name, "train.", 6) == 0) weights_forget(&w, &w.entry[i].t);
+        if (p.half) status = weights_convert(ctx, &w, CLOOB_F16);
         if (!m->path || !m->method || !m->run || !m->names || !m->container)
             status = ctx_no_memory(ctx, strlen(path), "the model's names");
         if (status == CLOOB_OK) status = model_tokenizer(ctx, path, o->vocab, &w, &m->tok);
@@ -156,6 +157,7 @@ void cloob_model_get_facts(const cloob_model *m, cloob_model_facts *out)
                                 .device = m->dev->name,
                                 .precision = m->int8                    ? "int8"
                                              : m->fp8                   ? "fp8"
+                                             : m->half                  ? "f16"
                                              : m->compute == CLOOB_BF16 ? "bf16"
                                                                         : "fp32" };
     snprintf(out->name, sizeof out->name, "%s", c->name);

@@ -22,7 +22,7 @@ struct cloob_model {
     int64_t epoch;                                       /* -1: unknown */
     const char *path, *method, *run, *names, *container; /* method and run "" when unknown */
     cloob_dtype stored, compute;
-    bool int8, fp8;
+    bool int8, fp8, half;
     char digest[DIGEST_TEXT]; /* digest.model of a file in cloob's own format; "": it has none */
     arena a;
 };

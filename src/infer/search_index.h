@@ -51,11 +51,11 @@ typedef struct cloob_search {
 } search_index;
 
 /* The index file of a folder is the hidden file of this name in it; any other path is returned as it is. A new string;
- * NULL when memory is out. */
+ * NULL when out of memory. */
 #define SEARCH_INDEX_NAME ".cloob-index.safetensors"
 char *search_index_file(const char *path);
 
-/* The path of entry i: root/name, in a new string. NULL when memory is out. */
+/* The path of entry i: root/name, in a new string. NULL when out of memory. */
 char *search_index_path(const search_index *ix, int64_t i);
 /* The same for a list of files below some folder. */
 char *search_files_path(const char *root, const search_files *f, int64_t i);

@@ -33,10 +33,10 @@ const char *fileset_path(const fileset *fs, int file); /* NULL for temporary one
 const char *fileset_cache(const fileset *fs);          /* NULL: none */
 
 /* The folder for things that can be made again: $CLOOB_CACHE, else $XDG_CACHE_HOME/cloob, else
- * $HOME/.cache/cloob. NULL when none is known or memory is out; the caller frees. */
+ * $HOME/.cache/cloob. NULL when none is known or when out of memory; the caller frees. */
 char *cache_folder(void);
 
-/* "DIR/KIND-hash of source.suffix", the caller frees. NULL when memory is out. */
+/* "DIR/KIND-hash of source.suffix", the caller frees. NULL when out of memory. */
 char *cache_path(const char *dir, const char *source, const char *suffix);
 
 #endif

@@ -25,7 +25,7 @@ typedef struct tiles {
     float *a, *b;            /* (TILE, d): widened rows; unused for f32 */
     float *panel;            /* (TILE, d): gradient of the anchors or states of one row of tiles */
     double *sums;            /* (d) */
-    double *wide;            /* (TILE, TILE): scores in double; NULL: they are made in f32 */
+    double *wide;            /* (TILE, TILE): scores in double; NULL: they are computed in f32 */
     double *wide_a, *wide_b; /* (TILE, d): their factors */
     double *wide_r;          /* (TILE, d) */
 } tiles;
@@ -34,8 +34,8 @@ static inline void *carve(carver *c, size_t bytes) { return carve_aligned(c, byt
 
 tiles tiles_carve(carver *c, const loss_plan *p);
 
-/* wide = a b^T in double, a (m, d), b (n, d). The products of a small batch are made so: there the rounding
- * of a single score shows in the loss, and their time does not count. */
+/* wide = a b^T in double, a (m, d), b (n, d). For small batches, where the rounding of a single score is visible in the
+ * loss and the time does not matter. */
 void wide_scores(cloob_ctx *ctx, const tiles *t, const float *a, const float *b, int64_t m, int64_t n, int64_t d);
 
 /* r (m, d) += e b, or with transpose r (n, d) += e^T a, e (m, n), a and b those of wide_scores, which must be
@@ -70,8 +70,8 @@ typedef struct retrieval {
     float *shift;   /* (n): the running maximum; NULL: beta, enough for unit rows up to SHARED_LARGEST_BETA */
     float *ra, *rb; /* E b, and E^T a where b retrieves from a with the same scores (shift NULL); backward reads their
                      * gradients here */
-    float *da, *db; /* backward adds; db NULL: not wanted */
-    double *sum;    /* (n): the softmax denominators; NULL: not wanted; shift must not be NULL */
+    float *da, *db; /* backward adds; db NULL: not computed */
+    double *sum;    /* (n): the softmax denominators; NULL: not written; shift must not be NULL */
 } retrieval;
 
 /* Largest beta for which exp(-2 beta), and its square, are far from underflow. */

@@ -1,6 +1,6 @@
 /* InfoLOOB and InfoNCE from unit rows: the log-sum-exp of each anchor with a running maximum, and back.
  *
- * Only the leave-one-out sum is made. InfoNCE follows from it: with v = lse - positive it is softplus(v), and
+ * Only the leave-one-out sum is computed. InfoNCE follows from it: with v = lse - positive it is softplus(v), and
  * its gradient is InfoLOOB's times 1 - p1 = sigmoid(v) (docs/explanation/objective.md 2), so that a saturated InfoNCE
  * does not lose its last digits in 1 - 0.9999999. */
 #include <math.h>
@@ -15,9 +15,9 @@ typedef struct strip { /* one tile: anchors [i, i + m) against samples [j, j + n
     const contrast *c;
     const tiles *t;
     int64_t i, j, m, n, d;
-    const float *a, *b; /* their rows, less their means */
+    const float *a, *b; /* their rows minus their means */
     double *top;        /* (m) running maximum */
-    double own[TILE];   /* scores in double: each anchor's positive, which is taken off its row */
+    double own[TILE];   /* scores in double: each anchor's positive, which is subtracted from its row */
 } strip;
 
 /* The column of row r's positive in the tile; n if it is outside. */

@@ -70,16 +70,16 @@ typedef struct model_config {
     int64_t context;     /* tokens per text */
     int64_t vocab;
     int64_t text_width, text_heads, text_layers;
-    model_blocks image, text; /* `image` does not apply to ResNets; for FastViT, image.inner is that of the first
-                               * stage */
-    int64_t position_side;    /* SigLIP 2 NaFlex: side of the grid of positions, which are resampled for every image.
-                            * Images have at most view.patches patches, and image_size is the side of the record made by
-                            * RESIZE_PATCHES. 0: all images are squares of image_size */
-    bool no_class_token;      /* ViT: no class token (SigLIP) */
-    bool patch_bias;          /* ViT: the patch embedding has a bias */
-    bool patch_stem;          /* ViT: two convolutions with GELU before the patch embedding (MobileCLIP-B) */
-    bool no_ln_post;          /* ViT: no layer norm after the blocks */
-    bool no_ln_pre;           /* ViT: no layer norm before the blocks */
+    model_blocks image, text; /* `image` does not apply to ResNets; in FastViT its `inner` is the first stage's */
+    /* SigLIP 2 NaFlex: side of the grid of positions, which are resampled for every image. Images have at most
+     * view.patches patches, and image_size is the side of the record made by RESIZE_PATCHES. 0: all images are squares
+     * of image_size. */
+    int64_t position_side;
+    bool no_class_token; /* ViT: no class token (SigLIP) */
+    bool patch_bias;     /* ViT: the patch embedding has a bias */
+    bool patch_stem;     /* ViT: two convolutions with GELU before the patch embedding (MobileCLIP-B) */
+    bool no_ln_post;     /* ViT: no layer norm after the blocks */
+    bool no_ln_pre;      /* ViT: no layer norm before the blocks */
     model_image_pool image_pool;
     bool norm_after_pool;     /* ViT: the last layer norm is applied to the pooled row instead of every token */
     int64_t pool_heads;       /* ViT with attention pooling: heads of the pooling; 0: as in the blocks */
@@ -91,9 +91,9 @@ typedef struct model_config {
     model_text_pool text_pool;
     int64_t eos; /* token id for TEXT_POOL_EOS */
     bool no_causal_mask;
-    bool no_ln_final;  /* text: no layer norm after the blocks */
-    bool mask_queries; /* text: tokens after the end attend to all tokens equally, and other tokens attend to them
-                        * (crowsonkb's CLOOB) */
+    bool no_ln_final; /* text: no layer norm after the blocks */
+    /* text: tokens after the end attend to all tokens equally, and other tokens attend to them (crowsonkb's CLOOB) */
+    bool mask_queries;
     bool text_projection_bias, no_text_projection;
     int64_t text_projection_hidden; /* hidden width of a projection that is an MLP; 0: the projection is one matrix */
     model_bert bert;

@@ -58,6 +58,20 @@ void weights_forget(const weights *w, const tensor *t)
     }
 }
 
+cloob_status weights_convert(cloob_ctx *ctx, weights *w, cloob_dtype to)
+{
+    for (int64_t i = 0; i < w->count; i++) {
+        tensor *t = &w->entry[i].t, from = *t;
+        if (!dtype_is_float(t->dtype) || t->dtype == to || t->ndim < 2) continue;
+        t->dtype = to;
+        t->data = arena_push(&w->a, tensor_bytes(t));
+        if (!t->data) return ctx_no_memory(ctx, tensor_bytes(t), w->entry[i].name);
+        dtype_convert(to, t->data, from.dtype, from.data, tensor_count(t));
+        weights_drop_pages(w, &from);
+    }
+    return CLOOB_OK;
+}
+
 /* ---- metadata ------------------------------------------------------------------------------------ */
 
 static st_meta *find_meta(const weights *w, const char *key)

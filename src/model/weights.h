@@ -59,6 +59,9 @@ void weights_drop_pages(const weights *w, const tensor *t);
  * bytes are lost. */
 void weights_forget(const weights *w, const tensor *t);
 
+/* Replaces the matrices by copies in another float type. Vectors keep their type: they are a thousandth of a model and
+ * scale everything else. */
+cloob_status weights_convert(cloob_ctx *ctx, weights *w, cloob_dtype to);
 /* Adds a tensor. The name is copied, the data is not: it must live as long as w (in w->a or a mapped file). */
 cloob_status weights_add(cloob_ctx *ctx, weights *w, const char *name, const tensor *t);
 const tensor *weights_find(const weights *w, const char *name); /* NULL if absent */

@@ -1,4 +1,4 @@
-/* Rules of the ops that look at one element, or at four. */
+/* Rules of the ops that read one element, or four. */
 #include "nn/rules.h"
 
 cloob_status shape_same(cloob_ctx *ctx, op_args *a)
@@ -69,10 +69,3 @@ cloob_status shape_avgpool2(cloob_ctx *ctx, op_args *a)
 }
 
 GRAD_STEP(grad_avgpool2, OP_AVGPOOL2_BWD, (G(0), IN(0)), (D(0)))
-
-cloob_status shape_avgpool2_bwd(cloob_ctx *ctx, op_args *a)
-{
-    (void)ctx;
-    rule_like(a, 0, &a->in[1]);
-    return CLOOB_OK;
-}

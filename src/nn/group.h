@@ -18,7 +18,7 @@ typedef struct op_group {
     const group_kernel *kernel;     /* NULL: a single member, by its op's own kernel */
     op_args *member[GROUP_MEMBERS]; /* in their order */
     int members;
-    /* inner[i] bit k: these members read output k of member i, and nobody else does. A kernel does not write such an
+    /* inner[i] bit k: these members read output k of member i, and no other op does. A kernel does not write such an
      * output: it has no memory, and `data` is NULL when the kernel runs. */
     unsigned inner[GROUP_MEMBERS];
     float ms; /* prepare: first the time of the members without this kernel, then the time of the kernel */

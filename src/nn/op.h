@@ -25,7 +25,7 @@ enum { OP_RESIDUAL = 3 }; /* input of conv2d that is added to output 0 */
 
 /* int8 on a CPU (exec_create): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, op_rounded_bytes of groups with
  * scales; input OP_ROUNDED_IN of linear and conv2d is such a copy of input 0. attr.rounded_out and attr.rounded_in mark
- * the op that writes them and those that read them. Where nobody reads output 0 in its own type there is no copy: the
+ * the op that writes them and those that read them. Where no op reads output 0 in its own type there is no copy: the
  * groups are stored in place of output 0. */
 enum { OP_ROUNDED_IN = 4, OP_ROUNDED_OUT = 5 };
 
@@ -38,7 +38,7 @@ typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TA
 /* Every op's settings in one struct; an op reads the fields its line in op_list.h names. */
 typedef struct op_attr {
     int64_t stride, pad;   /* conv2d; dwconv: stride */
-    int64_t heads;         /* attention and its kin */
+    int64_t heads;         /* attention ops */
     int64_t channels;      /* image_input: channels of the output, 3 or more; the rest is 0 */
     int64_t patch;         /* image_input: side of the windows that become rows; 0: none do; patch_rows */
     int64_t rows;          /* pack_texts, repeat_row: of the result; mean_rows, rope: left out in front; patch_rows: the
@@ -61,11 +61,12 @@ typedef struct op_attr {
     float mean[3], std[3]; /* image_input on bytes */
 } op_attr;
 
-/* What kernels derive from frozen weights and several executors of the same weights share, by the weight's address. */
+/* Data that kernels derive from frozen weights, shared by executors of the same weights; the key is the weight's
+ * address. */
 typedef struct weight_cache weight_cache;
-weight_cache *weight_cache_create(void); /* NULL when memory is out */
+weight_cache *weight_cache_create(void); /* NULL when out of memory */
 void weight_cache_destroy(weight_cache *k);
-/* Memory that belongs to k, 256-aligned; *fresh: not filled yet, the caller does it now. NULL when memory is out, and
+/* Memory that belongs to k, 256-aligned; *fresh: not filled yet, the caller does it now. NULL when out of memory, and
  * for k NULL. */
 void *weight_cache_get(weight_cache *k, const void *weight, size_t bytes, bool *fresh);
 /* The same where it is there already; NULL otherwise. */
@@ -98,10 +99,10 @@ typedef struct op_env {
     op_live part[2];     /* kernels may leave the rest of a batch as it is; `of` 0: there is none */
 } op_env;
 
-/* One call of an op. An absent optional input or an output nobody wants has data NULL when run, ndim -1 when
+/* One call of an op. An absent optional input or an output that is not read has data NULL when run, ndim -1 when
  * planned. */
 typedef struct op_args {
-    op_id op; /* for those who see several calls; a kernel knows its own */
+    op_id op; /* for code that processes several calls */
     tensor in[OP_INPUTS], out[OP_OUTPUTS];
     op_attr attr;
     void *scratch; /* scratch_bytes of device memory, undefined content */
@@ -158,7 +159,7 @@ typedef struct op_step {
     op_ref in[OP_INPUTS], out[OP_OUTPUTS]; /* REF_NONE where absent */
 } op_step;
 
-/* Fills steps for an op called with these attributes; bit k of `inputs` says that input k is there. Returns how many
+/* Fills steps for an op called with these attributes; bit k of `inputs`: input k is present. Returns how many
  * steps. */
 typedef int op_grad_fn(const op_attr *attr, unsigned inputs, op_step step[OP_STEPS]);
 

@@ -4,18 +4,9 @@
 
 #include "nn/op.h"
 
-/* The first two or three outputs are like inputs 1, 2 and 3: gradients of what forward read. */
-op_shape_fn shape_like_two, shape_like_three;
-
-op_shape_fn shape_image_input, shape_embed, shape_embed_bwd, shape_eot_index, shape_pack_texts, shape_take_rows,
-    shape_take_rows_bwd, shape_class_tokens, shape_mean_tokens, shape_conv2d, shape_conv2d_dx, shape_conv2d_dw,
-    shape_bn_stats, shape_bn_running, shape_bn_apply, shape_bn_bwd_reduce, shape_act_bwd, shape_bn_bwd_apply,
-    shape_fold_bn, shape_same, shape_act, shape_add, shape_avgpool2, shape_avgpool2_bwd, shape_linear, shape_linear_dx,
-    shape_linear_dw, shape_layernorm, shape_layernorm_bwd, shape_l2norm, shape_l2norm_bwd, shape_attention,
-    shape_attention_bwd, shape_attention_one, shape_heads_project, shape_heads_collect, shape_heads_dw,
-    shape_pool_attention, shape_grid_tokens, shape_patch_rows, shape_grid_positions, shape_grid_positions_bwd,
-    shape_mean_rows, shape_mean_rows_bwd, shape_repeat_row, shape_repeat_row_bwd, shape_scale, shape_bias,
-    shape_bias_bwd, shape_dwconv, shape_gate, shape_gate_bwd, shape_rope, shape_mask_queries, shape_excite;
+#define OP(id, name, shape, grad) op_shape_fn shape;
+#include "nn/op_list.h"
+#undef OP
 
 op_grad_fn grad_embed, grad_take_rows, grad_class_tokens, grad_mean_tokens, grad_conv2d, grad_bn_apply, grad_relu,
     grad_add, grad_avgpool2, grad_linear, grad_act, grad_layernorm, grad_l2norm, grad_attention, grad_attention_one,

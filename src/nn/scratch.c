@@ -1,7 +1,7 @@
-/* How much scratch to plan for on a GPU before any library was asked.
+/* How much scratch to plan for on a GPU before any library is queried.
  *
  * cuDNN may take 256 MiB for a convolution (tensor/cuda/dnn.c), cuBLASLt 32 MiB for a GEMM
- * (tensor/cuda/gemm.c); beside that kernels keep partial sums and small copies, some of which grow with the
+ * (tensor/cuda/gemm.c); in addition, kernels store partial sums and small copies, some of which grow with the
  * batch as a fraction of an operand. */
 #include "nn/op.h"
 

@@ -1,4 +1,4 @@
-/* Rules of what stands at the beginning and end of a tower: images, token embeddings, rows taken out. */
+/* Rules of the ops at the beginning and the end of a tower: images, token embeddings, extraction of rows. */
 #include "nn/rules.h"
 
 cloob_status shape_image_input(cloob_ctx *ctx, op_args *a)

@@ -1,5 +1,5 @@
-/* Rules of what ViTs without a class token, with mean or attention pooling, with layer scale, rotary positions and
- * gates need. */
+/* Rules of the ops for ViTs without a class token, with mean or attention pooling, layer scale, rotary positions and
+ * gates. */
 #include "nn/rules.h"
 
 cloob_status shape_grid_tokens(cloob_ctx *ctx, op_args *a)
@@ -57,13 +57,6 @@ int grad_grid_positions(const op_attr *attr, unsigned inputs, op_step *s)
     return 2;
 }
 
-cloob_status shape_grid_positions_bwd(cloob_ctx *ctx, op_args *a)
-{
-    (void)ctx;
-    rule_like(a, 0, &a->in[1]);
-    return CLOOB_OK;
-}
-
 cloob_status shape_mean_rows(cloob_ctx *ctx, op_args *a)
 {
     const tensor *x = &a->in[0], *start = &a->in[1];
@@ -76,13 +69,6 @@ cloob_status shape_mean_rows(cloob_ctx *ctx, op_args *a)
 }
 
 GRAD_STEP(grad_mean_rows, OP_MEAN_ROWS_BWD, (G(0), IN(0), inputs & 2 ? IN(1) : REF_NONE), (D(0)))
-
-cloob_status shape_mean_rows_bwd(cloob_ctx *ctx, op_args *a)
-{
-    (void)ctx;
-    rule_like(a, 0, &a->in[1]);
-    return CLOOB_OK;
-}
 
 cloob_status shape_repeat_row(cloob_ctx *ctx, op_args *a)
 {
@@ -128,13 +114,6 @@ int grad_bias(const op_attr *attr, unsigned inputs, op_step *s)
     return 2;
 }
 
-cloob_status shape_bias_bwd(cloob_ctx *ctx, op_args *a)
-{
-    (void)ctx;
-    rule_like(a, 0, &a->in[1]);
-    return CLOOB_OK;
-}
-
 cloob_status shape_gate(cloob_ctx *ctx, op_args *a)
 {
     const tensor *x = &a->in[0];
@@ -145,13 +124,6 @@ cloob_status shape_gate(cloob_ctx *ctx, op_args *a)
 }
 
 GRAD_STEP(grad_gate, OP_GATE_BWD, (G(0), IN(0)), (D(0)))
-
-cloob_status shape_gate_bwd(cloob_ctx *ctx, op_args *a)
-{
-    (void)ctx;
-    rule_like(a, 0, &a->in[1]);
-    return CLOOB_OK;
-}
 
 cloob_status shape_excite(cloob_ctx *ctx, op_args *a)
 {

@@ -1,4 +1,4 @@
-/* A list of what was made of weights. A tower has some fifty of them: no table is needed. */
+/* A list of data derived from weights. A tower has about fifty weights, so a hash table is not needed. */
 #include <stdlib.h>
 
 #include "nn/op.h"

@@ -8,7 +8,7 @@ static bool on_gpu(const device *d) { return d->backend == BACKEND_CUDA; }
 cloob_status async_copy_create(cloob_ctx *ctx, device *d, async_copy **out)
 {
     async_copy *f = calloc(1, sizeof *f);
-    if (!f) return ctx_no_memory(ctx, sizeof *f, "a feed");
+    if (!f) return ctx_no_memory(ctx, sizeof *f, "an async copy");
     f->dev = d;
     cloob_status status = on_gpu(d) ? async_copy_create_cuda(ctx, f) : CLOOB_OK;
     if (status == CLOOB_OK) *out = f;

@@ -33,9 +33,9 @@ struct device {
     void (*memory)(device *d, size_t *total, size_t *available);
     void (*close)(device *d);
 
-    /* A GPU's second queue, for work beside the first: `fork` lets it go on from where `stream` is, `join` lets
-     * `stream` wait for it. And recordings: what is queued between begin and end is kept instead of done, and done by
-     * each replay; *out is NULL with CLOOB_OK where something queued cannot be kept. All NULL on a host. */
+    /* A GPU's second stream, for concurrent work: `fork` makes it wait for `stream`, `join` makes `stream` wait for it.
+     * And graph capture: work launched between record_begin and record_end is captured instead of run, and run by each
+     * replay; *out is NULL with CLOOB_OK where some of it cannot be captured. All NULL on a host. */
     void *side;
     cloob_status (*fork)(cloob_ctx *ctx, device *d);
     cloob_status (*join)(cloob_ctx *ctx, device *d);

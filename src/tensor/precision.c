@@ -8,12 +8,17 @@ static const precision table[] = {
     { .name = "fp32", .compute = CLOOB_F32 },
     { .name = "bf16", .compute = CLOOB_BF16 },
     { .name = "amp_bf16", .compute = CLOOB_BF16 },
+    { .name = "f16", .compute = CLOOB_F32, .half = true },
+    { .name = "fp16", .compute = CLOOB_F32, .half = true },
     { .name = "int8", .compute = CLOOB_F32, .int8 = true },
     { .name = "fp8", .compute = CLOOB_BF16, .fp8 = true },
     { .name = "auto", .compute = CLOOB_F32, .automatic = true },
 };
 
-static bool serves(const precision *p, bool training) { return !training || !(p->int8 || p->fp8 || p->automatic); }
+static bool serves(const precision *p, bool training)
+{
+    return !training || !(p->int8 || p->fp8 || p->half || p->automatic);
+}
 
 cloob_status precision_find(cloob_ctx *ctx, const char *name, bool training, precision *out)
 {
@@ -24,10 +29,10 @@ cloob_status precision_find(cloob_ctx *ctx, const char *name, bool training, pre
             if (out->int8 && gemm_is_fast(GEMM_U8)) out->compute = CLOOB_BF16;
             return CLOOB_OK;
         }
-    if (strcmp(name, "fp16") == 0 && training)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`precision` fp16: use amp_bf16, which needs no loss scaling");
+    if ((strcmp(name, "f16") == 0 || strcmp(name, "fp16") == 0) && training)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`precision` %s: use amp_bf16, which needs no loss scaling", name);
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16%s", name,
-                    training ? "" : "; on a CPU also int8, on a GPU also fp8, or auto");
+                    training ? "" : ", or f16; on a CPU also int8, on a GPU also fp8, or auto");
 }
 
 static bool uses(gemm_kind kind, const char *instructions) { return strstr(gemm_best(kind)->name, instructions); }

@@ -9,6 +9,7 @@ typedef struct precision {
     cloob_dtype compute; /* activations and the copy of the weights that is multiplied */
     bool int8;           /* weights of transformers in 8 bits: in inference, on a CPU */
     bool fp8;            /* both factors of these GEMMs in 8 bits: in inference, on a GPU from Hopper on */
+    bool half;           /* matrices rounded to F16 when the weights are read: in inference */
     bool automatic;      /* "auto", until precision_settle */
 } precision;
 

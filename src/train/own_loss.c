@@ -31,7 +31,7 @@ static cloob_status take_memory(cloob_ctx *ctx, own_loss *l)
     size_t bytes = (size_t)(l->n * l->d) * sizeof(float);
     l->elements = calloc((size_t)ranks, sizeof *l->elements);
     l->x = malloc(4 * bytes);
-    if (!l->elements || !l->x) return ctx_no_memory(ctx, 4 * bytes, "the rows of a loss of one's own");
+    if (!l->elements || !l->x) return ctx_no_memory(ctx, 4 * bytes, "the rows of a custom loss");
     l->y = l->x + l->n * l->d, l->dx = l->y + l->n * l->d, l->dy = l->dx + l->n * l->d;
     for (int i = 0; i < ranks; i++) l->elements[i] = l->rows * l->d;
     return ranks > 1 ? l->dev->alloc(ctx, l->dev, bytes, "gathered embeddings", (void **)&l->gathered) : CLOOB_OK;
@@ -40,7 +40,7 @@ static cloob_status take_memory(cloob_ctx *ctx, own_loss *l)
 cloob_status own_loss_create(cloob_ctx *ctx, const step_options *o, device *dev, comm *c, own_loss **out)
 {
     own_loss *l = calloc(1, sizeof *l);
-    if (!l) return ctx_no_memory(ctx, sizeof *l, "a loss of one's own");
+    if (!l) return ctx_no_memory(ctx, sizeof *l, "a custom loss");
     *l = (own_loss){ .fn = o->own, .dev = dev, .c = c, .rows = rows_of(o), .d = o->model.embed };
     l->n = l->rows * comm_size(c);
     cloob_status status = comm_agree(ctx, c, take_memory(ctx, l));

@@ -166,7 +166,8 @@ static cloob_status check_own_loss(cloob_ctx *ctx, const run *r)
                        : strcmp(o->memory, "batch") != 0  ? "a `memory` of the Hopfield networks"
                        : o->learnable_scale_hopfield      ? "`learnable_scale_hopfield`"
                                                           : NULL;
-    return what ? ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`loss`, a loss of one's own, cannot go with %s", what) : CLOOB_OK;
+    return what ? ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`loss` (a custom loss) cannot be combined with %s", what)
+                : CLOOB_OK;
 }
 
 static cloob_status set_step_options(cloob_ctx *ctx, run *r)

@@ -127,7 +127,7 @@ cloob_status settings_check_name(cloob_ctx *ctx, const char *name)
     if (!bad) return CLOOB_OK;
     return ctx_fail(
         ctx, CLOOB_ERR_ARGUMENT,
-        "`name` must be a folder's name: no slash, not . or .., no dash at the beginning; `logs` says where "
+        "`name` must be a folder's name: no slash, not . or .., no dash at the beginning; `logs` sets where "
         "runs are kept");
 }
 

@@ -21,7 +21,7 @@ printf 'photo,words\na.jpg,a dog\n' > csv/list.csv
 "$cloob" info csv/list.csv > out 2> err && fail "unknown columns were taken"
 grep -q -- '--csv-img-key' err || fail "unknown columns: $(cat err)"
 
-# image.jpg beside image.txt: pairs. An image without a text is left out and counted.
+# image.jpg next to image.txt: pairs. An image without a text is left out and counted.
 mkdir pairs && n=0
 while IFS=$'\t' read -r path title; do
     [ "$path" = filepath ] && continue
@@ -37,12 +37,12 @@ grep -q '1 damaged or incomplete' err || fail "the image without a text is not c
 "$cloob" embed --checkpoint logs/a --images "$image" --out e.npy --quiet > out 2> err || fail "--checkpoint RUN: $(cat err)"
 "$cloob" train --pretrained logs/a --train-data world/train.tsv --batch-size 8 --max-steps 1 --workers 0 --threads 1 --name warm --quiet > out 2> err || fail "--pretrained RUN: $(cat err)"
 
-# One unreadable file among named ones is left out, and names stand beside a .npy.
+# One unreadable file among named ones is left out, and names are written next to a .npy.
 echo junk > broken.jpg
 "$cloob" embed --checkpoint model.safetensors --images "$image" broken.jpg --out some.npy > out 2> err || fail "one broken file ends embed: $(cat err)"
 grep -q '1 could not be read' out || fail "the broken file is not counted: $(cat out)"
 grep -q broken.jpg err || fail "the broken file is not named: $(cat err)"
-[ "$(wc -l < some.npy.txt)" = 1 ] || fail "names beside some.npy"
+[ "$(wc -l < some.npy.txt)" = 1 ] || fail "names next to some.npy"
 "$cloob" embed --checkpoint model.safetensors --images broken.jpg --out none.npy > out 2> err && fail "nothing was readable"
 
 # Weights that moved: the message says what to pass.

@@ -24,7 +24,7 @@ for command in "classify --labels a,b nothing.jpg" "search index nothing"; do
     "$cloob" help ${command%% *} | grep -q shuffle-window && fail "cloob help ${command%% *} lists options of training"
 done
 
-# Training takes them, under both names, and params.txt tells them.
+# Training takes them, under both names, and params.txt lists them.
 "${train[@]}" --model tiny-rn --force-image-size 32 --name a --shuffle-window 4 --data-cache none --one-caption > out 2> err || fail "train refuses data options: $(cat err)"
 for line in 'shuffle_window: 4' 'data_cache: none' 'one_caption_per_image: True'; do
     grep -qx "$line" logs/a/params.txt || fail "params.txt lacks $line"
@@ -100,6 +100,16 @@ grep -qE '"precision": ?"(int8|fp32)"' out || fail "bench embed names auto, not 
 "$cloob" bench loss --n 16 --dim 8 --repeats 1 --precision auto > out 2> err && fail "the objective has no auto"
 "$cloob" bench step --model tiny-vit --batch-size 2 --repeats 1 --precision auto > out 2> err && fail "a training step takes auto"
 grep -q "precision auto: choose fp32 or bf16" err || fail "bench step --precision auto: $(cat err)"
+
+# --precision f16 is the rounding of the stored matrices alone: the same bytes as with weights in half precision.
+"$cloob" convert "$model" half.safetensors --dtype f16 > out 2> err || fail "convert to f16: $(cat err)"
+"$cloob" embed --quiet --checkpoint half.safetensors --precision fp32 --out same.npy --texts "$name/captions.txt" > out 2> err || fail "f16 weights: $(cat err)"
+for given in f16 fp16; do
+    "$cloob" embed --quiet --checkpoint "$model" --precision $given --out auto.npy --texts "$name/captions.txt" > out 2> err || fail "$given: $(cat err)"
+    cmp auto.npy same.npy || fail "--precision $given is not half precision"
+done
+"$cloob" embed --quiet --checkpoint "$model" --out auto.npy --texts "$name/captions.txt" > out 2> err || fail "fp32: $(cat err)"
+cmp -s auto.npy same.npy && fail "--precision f16 changes nothing"
 if command -v python3 > /dev/null; then
     for i in $(seq 14); do python3 -m json.tool "j$i" > /dev/null 2> err || fail "broken JSON: $(cat "j$i"): $(cat err)"; done
 fi
@@ -153,11 +163,18 @@ done
 { sed -n '/^## /,$p' "$source/docs/reference/presets.md"; echo; } | cmp - tables || fail "docs/reference/presets.md: copy the tables from cloob help --presets"
 
 # The paper's tables, written out a second time: the values of CLOOB on Conceptual Captions and YFCC, and of CLIP.
-paper() # PRESET FLAG...: the page's section of a preset sets these
+paper() # PRESET FLAG...: the page's section of a preset, or of the preset it is like, sets these
 {
-    local preset=$1 flag
+    local preset=$1 name=$1 flag row
     shift
-    "$cloob" help --presets | awk -v want="## $preset" '/^## / { on = $0 == want } on' > section
+    : > section
+    while [ -n "$name" ]; do
+        awk -v want="## $name" '/^## / { on = $0 == want } on' tables > part
+        sed -n 's/.* | `--\(no-\)\?\([a-z-]*\).*` |$/\2/p' part | while read -r row; do
+            grep -qE -- "\`--(no-)?$row[ \`]" section || grep -E -- "\`--(no-)?$row[ \`]" part >> section
+        done
+        name=$(sed -n 's/.* Like `\(.*\)`, except:$/\1/p' part)
+    done
     for flag; do grep -qF "| \`$flag\` |" section || fail "--preset $preset does not set $flag"; done
 }
 always=('--wd 0.1' '--model RN50')

@@ -11,7 +11,7 @@ refused() { # CODE PATTERN ARGUMENTS...
     [ $code = "$want" ] && [ "$(grep -c . err)" = 1 ] && grep -q "$pattern" err || fail "cloob $*: code $code: $(tail -1 err)"
 }
 
-# a learning rate beyond reason is told as divergence
+# an extreme learning rate is reported as divergence
 refused 1 'training diverged at step .*learning rate' train $train --train-data world/train.tsv --name diverged --max-steps 20 --lr 1e30
 
 # images with NaN have no embedding
@@ -57,7 +57,7 @@ refused 1 'empty.tsv: the file is empty' train $train --train-data empty.tsv --n
 refused 2 'empty' info "$image" --view seen.png --size 32 --crop 1,1,0,0
 [ ! -e seen.png ] || fail "an empty crop was written"
 
-# classes that do not match are told before any prompt is embedded: without a tokenizer nothing could be
+# classes that do not match are reported before any prompt is embedded: without a tokenizer nothing could be
 "$cloob" convert --quiet model.safetensors bare.pt --to openai > /dev/null || fail "convert"
 "$cloob" info model.safetensors | sed -n 's/^config *{/{/p' > config.json
 classes=$(ls -d world/classes/*/ | head -1)
@@ -95,7 +95,7 @@ refused 1 'larger than' prompts import hole --out p2.json
 mv hole hole.tsv
 refused 1 'bytes' info hole.tsv
 
-# a folder that cannot be made is told once, not for every image
+# a folder that cannot be made is reported once, not for every image
 touch taken
 refused 1 'taken' classify --checkpoint model.safetensors --labels a,b --sort-into taken world/images --quiet
 

@@ -11,7 +11,7 @@ static const option_desc *row(const char *name)
     return option_find(table, n, name);
 }
 
-/* What a default is told as is what sets it again, bit for bit. */
+/* What a default is printed as sets it again, bit for bit. */
 static void texts_come_back(void)
 {
     int64_t n;

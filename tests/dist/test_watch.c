@@ -12,7 +12,7 @@ static cloob_ctx *ctx;
 static comm *base;
 static comm_watch *w;
 
-/* The GPU: an exchange ends when it is told to, or when it is stopped. */
+/* The GPU: an exchange ends when the test ends it, or when it is stopped. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;

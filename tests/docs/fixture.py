@@ -154,7 +154,7 @@ class Fixture:
             json.dump(NOTEBOOK, out)
 
     def photos(self):
-        """photos/ with subfolders, captions.csv beside it, captions.txt, labels.txt, two images of their own."""
+        """photos/ with subfolders, captions.csv next to it, captions.txt, labels.txt, two images of their own."""
         with open(self.path("world", "train.tsv"), encoding="utf-8") as f:
             rows = [line.rstrip("\n").split("\t") for line in f][1:]
         os.makedirs(self.path("photos", "2024"))

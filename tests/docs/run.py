@@ -87,8 +87,10 @@ def anchors(path):
 
 def broken_links(text, path):
     """Links to files that do not exist, and to headings that their page does not have."""
-    bad = []
-    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", re.sub(r"```.*?```", "", text, flags=re.S)):
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    defined = re.findall(r"^\[([^\]\n]+)\]: ([^#\s]*)(?:#(\S*))?$", text, re.M)
+    bad = ["no link [%s]" % name for name in re.findall(r"\]\[([^\]\n]+)\]", text) if name not in [d[0] for d in defined]]
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", text) + [d[1:] for d in defined]:
         if re.match(r"[a-z]+:", target):
             continue
         file = os.path.join(os.path.dirname(path), target) if target else path

@@ -63,7 +63,7 @@ static result launches(void)
 
 static result waits(void) { return atomic_load(&lost) ? UNKNOWN : 0; }
 
-/* ---- calls that are looked at: name, what they count as, parameters ------------------------------------- */
+/* ---- calls that are intercepted: name, what they count as, parameters ------------------------------------- */
 
 #define CALLS(X)                                                                                                       \
     X(cuMemAlloc, allocates, (void *a, size_t b), (a, b))                                                              \

@@ -1,4 +1,4 @@
-/* Arrays of NumPy out of arbitrary bytes: labels and metadata beside the images of a data set. */
+/* Arrays of NumPy out of arbitrary bytes: labels and metadata next to the images of a data set. */
 #include <stdlib.h>
 
 #include "fuzz.h"

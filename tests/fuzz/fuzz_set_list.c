@@ -1,5 +1,5 @@
-/* The list of data sets of `cloob benchmark`: the input is the file, beside three data sets. What is found is there and
- * has been named once, and a warning has no control characters, whatever the file holds. */
+/* The list of data sets of `cloob benchmark`: the input is the file, next to three data sets. What is found is there
+ * and has been named once, and a warning has no control characters, whatever the file holds. */
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The index of a model in several files, from arbitrary JSON, beside two files that hold a tensor each. */
+/* The index of a model in several files, from arbitrary JSON, next to two files with a tensor each. */
 #include "fuzz.h"
 #include "model/weights.h"
 #include "scratch_folder.h"

@@ -1,5 +1,5 @@
 /* A data set in CLIP_benchmark's layout whose files are the input: parts divided by the byte 0x1e become nshards.txt,
- * dataset_type.txt, classnames.txt, the templates, and what stands beside two images. The first byte says under which
+ * dataset_type.txt, classnames.txt, the templates, and what is next to two images. The first byte says under which
  * suffix, and whether the shard is cut short. */
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -41,7 +41,7 @@ static size_t put_member(uint8_t *tar, size_t at, const char *name, const void *
     return at + BLOCK + room;
 }
 
-static bool write_shard(const part *beside, int kind, bool cut)
+static bool write_shard(const part *extra, int kind, bool cut)
 {
     static const char *const suffix[] = { "cls", "npy", "txt", "jpg" };
     static uint8_t tar[16 * BLOCK + 3 * MOST];
@@ -51,7 +51,7 @@ static bool write_shard(const part *beside, int kind, bool cut)
         snprintf(name, sizeof name, "s%d.png", i);
         at = put_member(tar, at, name, "\x89PNG", 4);
         snprintf(name, sizeof name, "s%d.%s", i, suffix[kind]);
-        at = put_member(tar, at, name, beside[i].data, beside[i].size);
+        at = put_member(tar, at, name, extra[i].data, extra[i].size);
     }
     memset(tar + at, 0, (size_t)2 * BLOCK);
     return scratch_write("test/0.tar", tar, cut ? at / 2 : at + (size_t)2 * BLOCK);

@@ -1,4 +1,4 @@
-/* The table of WinoGAViL from arbitrary bytes, beside four images. */
+/* The table of WinoGAViL from arbitrary bytes, next to four images. */
 #include "lab/suite/suite.h"
 #include "fuzz.h"
 #include "scratch_folder.h"

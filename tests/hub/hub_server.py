@@ -49,6 +49,8 @@ class Faults:
 
     def __init__(self):
         self.busy = 0          # answers 503 or 429 with Retry-After
+        self.retry_after = "0"
+        self.prefix = ""       # of the paths of the hub: its address ends with it
         self.cut = 0           # connections of the store that end early
         self.cut_after = 0     # after this many bytes of the body
         self.slow = 0.0        # seconds between pieces
@@ -135,8 +137,10 @@ class Front(Handler):
         hub, f = self.server.hub, self.server.hub.faults
         self.note()
         if hub.take("busy"):
-            return self.reply(503 if f.busy % 2 else 429, {"Retry-After": "0"})
-        path = urllib.parse.urlsplit(self.path)
+            return self.reply(503 if f.busy % 2 else 429, {"Retry-After": f.retry_after})
+        if not self.path.startswith(f.prefix + "/"):
+            return self.reply(404)
+        path = urllib.parse.urlsplit(self.path[len(f.prefix):])
         tree = re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)", path.path)
         file = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path.path)
         info = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/([^/]+))?", path.path)

@@ -1,12 +1,14 @@
 """cloob pull against a hub on loopback: the cache, interruptions, faults, refusals, and models by name in other commands.
 
     test_pull.py CLOOB [CASE]"""
+import email.utils
 import hashlib
 import json
 import os
 import random
 import re
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -64,10 +66,22 @@ def case_roots():
     with Hub([repo]) as hub:
         for env, root in (({"XDG_CACHE_HOME": "x"}, "x/huggingface/hub"), ({"HF_HOME": "h", "XDG_CACHE_HOME": "x"}, "h/hub"),
                           ({"HUGGINGFACE_HUB_CACHE": "o", "HF_HOME": "h"}, "o"),
-                          ({"HF_HUB_CACHE": "c", "HUGGINGFACE_HUB_CACHE": "o"}, "c"), ({"HF_HOME": "~/t"}, "t/hub")):
+                          ({"HF_HUB_CACHE": "c", "HUGGINGFACE_HUB_CACHE": "o"}, "c"), ({"HF_HOME": "~/t"}, "t/hub"),
+                          ({"HF_HUB_CACHE": "$HOME/v/${USER_OF_CACHE}/$NOT_SET", "USER_OF_CACHE": "me"}, "v/me/$NOT_SET")):
             place = Place(hub)
-            env = {k: v if v[0] == "~" else os.path.join(place.home, v) for k, v in env.items()}
+            env = {k: v if v[0] in "~$" or k == "USER_OF_CACHE" else os.path.join(place.home, v) for k, v in env.items()}
             assert place.pull("hf:org/model", **env).startswith(os.path.join(place.home, root, "models--org--model/snapshots/"))
+
+
+def case_endpoints():
+    """HF_ENDPOINT with slashes at its end, or with a path."""
+    with Hub([Repo("org/model", WEIGHTS)]) as hub:
+        hub.faults.pages = 2
+        for prefix, end in (("", "//"), ("/mirror/hf", ""), ("/mirror/hf", "/")):
+            hub.faults.prefix = prefix
+            assert "snapshots" in Place(hub).pull("hf:org/model", HF_ENDPOINT=hub.url + prefix + end)
+        for wrong in ("127.0.0.1:9", "ftp://127.0.0.1"):
+            assert "give an address such as" in Place(hub).pull("hf:org/model", code=2, HF_ENDPOINT=wrong)
 
 
 def case_token_file():
@@ -157,6 +171,15 @@ def case_faults():
         assert re.search("HTTP status (429|503)", Place(hub).pull("hf:org/model", code=1))
 
 
+def case_retry_after():
+    """Retry-After as a date is waited for as well."""
+    with Hub([Repo("org/model", WEIGHTS)]) as hub:
+        hub.faults.busy, hub.faults.retry_after = 1, email.utils.formatdate(time.time() + 3, usegmt=True)
+        began = time.time()
+        Place(hub).pull("hf:org/model")
+        assert time.time() - began > 1.5, time.time() - began
+
+
 def case_stalled():
     """A connection that sends nothing is given up and continued."""
     repo = Repo("org/model", WEIGHTS)
@@ -193,6 +216,40 @@ def case_wrong_bytes():
             check_cache(place, repo, ["config.json", "tokenizer.json", "model.safetensors"])
             os.unlink(os.path.join(place.repo(), "snapshots", repo.commit, "model.safetensors"))
             os.unlink(os.path.join(blobs, repo.etag("model.safetensors")))
+
+
+def case_damaged_cache():
+    """A blob that lost its end is fetched again; one that another commit has needs no room."""
+    repo = Repo("org/model", WEIGHTS)
+    with Hub([repo]) as hub:
+        place = Place(hub)
+        place.pull("hf:org/model")
+        blob = os.path.join(place.repo(), "blobs", repo.etag("model.safetensors"))
+        os.truncate(blob, 1000)
+        place.pull("hf:org/model")
+        check_cache(place, repo, ["config.json", "tokenizer.json", "model.safetensors"])
+        disk = os.statvfs(place.home)
+        size = disk.f_bavail * disk.f_frsize + (1 << 30)
+        hub.faults.rows = [{"type": "file", "oid": "1" * 40, "size": 1, "path": "model.safetensors", "lfs": {"oid": "2" * 64, "size": size}}]
+        with open(os.path.join(place.repo(), "blobs", "2" * 64), "wb") as f:
+            f.truncate(size)  # takes no space
+        hub.repos["org/model"].commit = "3" * 40
+        assert place.pull("hf:org/model").endswith("3" * 40)
+
+
+def case_read_only():
+    """Weights that another program fetched alone are used where nothing can be written; a pull says what cannot."""
+    repo = Repo("org/model", WEIGHTS)
+    with Hub([repo]) as hub:
+        place = Place(hub)
+        path = place.pull("hf:org/model")
+        os.unlink(path + "/tokenizer.json")
+        os.unlink(os.path.join(place.repo(), "blobs", repo.etag("tokenizer.json")))
+        shutil.rmtree(os.path.join(place.cache, ".locks"))
+        open(os.path.join(place.cache, ".locks"), "wb").close()
+        assert "cannot make the folder" in place.pull("hf:org/model", code=1)
+        used = place.run("info", "hf:org/model", code=1).err
+        assert "the copy in the cache is used" in used and "model.safetensors: not a safetensors file" in used, used
 
 
 def case_refused():
@@ -295,6 +352,10 @@ def case_names():
         for words in (["embed", "--checkpoint", "clip.safetensors", "--images", "x", "--out", "e"], ["convert", "clip.safetensors", "x"],
                       ["serve", "--checkpoint", "clip.safetensors"], ["embed", "--model", "models/clip", "--images", "x", "--out", "e"]):
             assert "with cloob pull ViT-B-32/laion2b_s34b_b79k" in place.run(*words, code=1).err, words
+        for name, hint in (("openai/clip-vit-base-patch32", "use hf:openai/clip-vit-base-patch32 for"), ("ViT-B-32", "name is ViT-B-32/openai"),
+                           ("https://huggingface.co/org/model", "use hf:org/model for"), ("ViT-B-32__laion2b", "ViT-B-32/laion2b_"),
+                           ("coca_ViT-B-32/laion2b_s13b_b90k", "CoCa models are not supported"), ("x", "hf:ORG/NAME for any")):
+            assert hint in place.pull(name, code=1), name
         assert not hub.log  # a path that is mistyped asks nobody
         os.makedirs(os.path.join(place.home, "ViT-B-32/laion2b_s34b_b79k"))  # an existing path wins
         assert "no weights in this folder" in place.run("embed", "--checkpoint", "ViT-B-32/laion2b_s34b_b79k", "--images", "x", "--out", "e",

@@ -130,7 +130,7 @@ static void missing_values(void)
     arena_release(&a);
 }
 
-/* Seeds that agree exactly are rounded like the cells beside them, or by their mean where all agree. */
+/* Seeds that agree exactly are rounded like the cells next to them, or by their mean where all agree. */
 static void equal_seeds_round_like_their_row(void)
 {
     arena a = { 0 };

@@ -31,7 +31,8 @@ static double norm(const float *g, int64_t n)
     return fmax(sqrt(sum), 0.01);
 }
 
-/* This rank's part of the shared problem with `o` beside the whole with `alone`. Gradients norm-wise over the whole. */
+/* This rank's part of the shared problem with `o`, compared with the whole with `alone`. Gradients norm-wise over the
+ * whole. */
 static void check_beside(const char *what, const problem *whole, loss_options alone, loss_options o, double loss,
                          double gradient)
 {

@@ -135,7 +135,7 @@ static void store_half(weights *w)
     }
 }
 
-/* Bound weights have no F32 copy of a matrix, and are looked at where they lie when they are stored in bf16; embeddings
+/* Bound weights have no F32 copy of a matrix, and are read in place when they are stored in bf16; embeddings
  * have the bytes that a full copy gives. */
 static void bf16_needs_no_second_copy(const char *name, bool half_file)
 {

@@ -1,4 +1,4 @@
-/* Initial weights: what each number is, and that a thread beside other work draws the same bytes on every device. */
+/* Initial weights: what each number is, and that a thread next to other work draws the same bytes on every device. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -340,7 +340,7 @@ static void activation_can_be_given(void)
     clean("interchange.tmp.dir");
 }
 
-/* A folder as others write it: without our metadata, so that the JSON beside the weights has to tell. */
+/* A folder as others write it: without cloob's metadata, so that the JSON next to the weights is read. */
 static void neighbours_tell_the_configuration(void)
 {
     static const trip trips[] = { { FORMAT_OPEN_CLIP, "open_clip_model.safetensors" },

@@ -186,7 +186,7 @@ static cloob_status make_linear(cloob_ctx *ctx, group_pass *p, const group_case 
 
 /* ---- ref ----------------------------------------------------------------------------------------- */
 
-/* Channels and what is beside each other stay, since they choose kernels and tiles. */
+/* Channels and neighbours stay, since they choose kernels and tiles. */
 static group_case fewer(const group_case *c)
 {
     enum { HEIGHT = 10, WIDTH = 26, ROWS = 137 };

@@ -127,7 +127,7 @@ typedef struct problem {
     const tensor *norm;      /* batch norm's four vectors */
 } problem;
 
-/* Sums of y less the pivot and of its square, of what the kernel wrote, beside those it left in its workspace. */
+/* Sums of y less the pivot and of its square, of what the kernel wrote, compared with those in its workspace. */
 static void compare_sums(const char *what, const guarded *y, const float *pivot, const void *workspace, int parts)
 {
     int64_t O = y->t.dim[3], rows = tensor_count(&y->t) / O;

@@ -136,7 +136,7 @@ static void cuda_agrees_with_ref_in_bf16(void)
 }
 
 /* (1, 0.3) under a scale of its own: 1 becomes 448, 0.3 becomes 134.75 (0.30078 in bf16), which e4m3 rounds to 128. A
- * row beside it that is ten times as large changes nothing. */
+ * row next to it that is ten times as large changes nothing. */
 static void rows_in_8_bits_have_scales_of_their_own(void)
 {
     double from[] = { 1.0, 0.3, 10.0, 0.3 }, weight[] = { 0.0, 1.0 }, got[2], expected = 128.0 / 448.0;

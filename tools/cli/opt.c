@@ -14,8 +14,9 @@ opt_list opt_words;
 
 static const opt_row common_rows[] = {
     { "device", OPT_STRING, &common.device, "auto", "DEVICE", "auto, cpu, cuda, cuda:N or ref", 0 },
-    { "precision", OPT_STRING, &common.precision, NULL, "auto|amp_bf16|bf16|fp32|int8|fp8",
-      "compute precision; int8: on a CPU; fp8: on a GPU; auto: the fastest whose "
+    { "precision", OPT_STRING, &common.precision, NULL, "auto|fp32|bf16|f16|int8|fp8|amp_bf16",
+      "compute precision; int8: on a CPU; fp8: on a GPU; f16: weights as in half precision, computed in fp32; auto: "
+      "the fastest whose "
       "embeddings have a mean cosine of 0.999 with those of fp32",
       0 },
     { "threads", OPT_INT, &common.threads, "0", "N", "CPU threads; 0: all cores", OPT_NOT_NEGATIVE },
@@ -204,7 +205,7 @@ void opt_list_add(opt_list *l, const char *word)
     l->item[l->count++] = word;
 }
 
-/* Option names of other programs. fp16 becomes bf16, which needs no loss scaling. */
+/* Option names of other programs. In training fp16 becomes bf16, which needs no loss scaling. */
 static const struct {
     const char *word, *meant;
 } of_other_programs[] = {
@@ -225,6 +226,7 @@ static const struct {
     { "top-k", "n" },
     { "amp", "amp_bf16" },
     { "amp_fp16", "amp_bf16" },
+    { "f16", "amp_bf16" },
     { "fp16", "amp_bf16" },
     { "float16", "amp_bf16" },
     { "bfloat16", "bf16" },
@@ -253,6 +255,7 @@ static int assign(const command *c, const opt_entry *e, const char *text)
         return -1;
     }
     if (option_set(&e->o, e->into, text)) return -1;
+    if (strcmp(text, "fp16") == 0 && option_set(&e->o, e->into, "f16")) return -1; /* an alias */
     option_rule(&e->o, must, sizeof must);
     const char *hint = meant_value(e, text);
     return cli_usage(c, "--%s %s: %s%s%s%s", e->flag, text, must, hint ? "; did you mean " : "", hint ? hint : "",

@@ -84,9 +84,9 @@ cloob_status handle_models(call *c)
         batcher_get_stats(m->batcher, &t);
         json_begin(w, NULL, '{');
         json_members(w, J_TEXT("id", m->name), J_TEXT("object", "model"),
-                     J_INT("created", m->seen.mtime_ns / INT64_C(1000000000)), J_TEXT("owned_by", "cloob"),
-                     J_TEXT("architecture", f.name), J_INT("dimensions", f.embed), J_OF(&f, image_size),
-                     J_OF(&f, context), J_BOOL("image", f.image_size > 0),
+                     J_INT("created", serve_model_file(c->s, m).mtime_ns / INT64_C(1000000000)),
+                     J_TEXT("owned_by", "cloob"), J_TEXT("architecture", f.name), J_INT("dimensions", f.embed),
+                     J_OF(&f, image_size), J_OF(&f, context), J_BOOL("image", f.image_size > 0),
                      J_BOOL("text", f.has_tokenizer && f.context > 0),
                      J_TEXT("state", t.error[0] ? "failed" : "ready"));
         if (t.error[0]) json_put_text(w, "error", t.error);

@@ -178,7 +178,9 @@ cloob_status handle_decode(call *c) { return answer_tokens(c, "ids", decode_one)
 
 cloob_status handle_info(call *c)
 {
-    static const char *const dtype[][2] = { { "bf16", "bfloat16" }, { "int8", "int8" }, { "fp8", "float8" } };
+    static const char *const dtype[][2] = {
+        { "bf16", "bfloat16" }, { "f16", "float16" }, { "int8", "int8" }, { "fp8", "float8" }
+    };
     const serve_options *o = c->s->o;
     json_out *w = &c->w;
     cloob_model_facts f;

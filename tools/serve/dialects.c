@@ -59,9 +59,10 @@ cloob_status handle_tags(call *c)
         char digest[DIGEST_TEXT], date[32];
         batcher_get_facts(m->batcher, &f);
         batcher_get_digest(m->batcher, digest);
-        date_print(m->seen.mtime_ns, date);
+        watched file = serve_model_file(c->s, m);
+        date_print(file.mtime_ns, date);
         json_begin(w, NULL, '{');
-        json_members(w, J_OF(m, name), J_TEXT("model", m->name), J_TEXT("modified_at", date), J_OF(&m->seen, size),
+        json_members(w, J_OF(m, name), J_TEXT("model", m->name), J_TEXT("modified_at", date), J_OF(&file, size),
                      J_TEXT("digest", digest));
         json_begin(w, "details", '{');
         json_members(w, J_TEXT("parent_model", ""), J_TEXT("format", "safetensors"), J_TEXT("family", "clip"));

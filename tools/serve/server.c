@@ -243,7 +243,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     server v = { .s = s, .closing = -1 };
     if (!s) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
     s->o = o, s->ctx = ctx, s->started_at = clock_seconds();
-    pthread_mutex_init(&s->indexes_lock, NULL);
+    pthread_mutex_init(&s->files_lock, NULL);
     pthread_mutex_init(&v.queue_lock, NULL);
     pthread_mutex_init(&v.clients_lock, NULL);
     pthread_mutex_init(&v.quick_lock, NULL);

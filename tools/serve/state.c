@@ -161,10 +161,10 @@ void index_release(index_view *v)
 
 index_view *index_acquire(serve *s, served_index *x)
 {
-    pthread_mutex_lock(&s->indexes_lock);
+    pthread_mutex_lock(&s->files_lock);
     index_view *v = x->view;
     if (v) atomic_fetch_add(&v->users, 1);
-    pthread_mutex_unlock(&s->indexes_lock);
+    pthread_mutex_unlock(&s->files_lock);
     return v;
 }
 
@@ -229,27 +229,27 @@ static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x)
     }
     fresh->s = s, fresh->search = search, fresh->model = maker;
     atomic_init(&fresh->users, 1);
-    pthread_mutex_lock(&s->indexes_lock);
+    pthread_mutex_lock(&s->files_lock);
     index_view *old = x->view;
     x->view = fresh, x->seen = now, x->error[0] = 0;
-    pthread_mutex_unlock(&s->indexes_lock);
+    pthread_mutex_unlock(&s->files_lock);
     index_release(old);
     return CLOOB_OK;
 }
 
 static void index_failed(serve *s, served_index *x, const char *why)
 {
-    pthread_mutex_lock(&s->indexes_lock);
+    pthread_mutex_lock(&s->files_lock);
     snprintf(x->error, sizeof x->error, "%s", why);
-    pthread_mutex_unlock(&s->indexes_lock);
+    pthread_mutex_unlock(&s->files_lock);
     serve_log(s, "index %s: %s", x->name, why);
 }
 
 void index_error(serve *s, const served_index *x, char out[512])
 {
-    pthread_mutex_lock(&s->indexes_lock);
+    pthread_mutex_lock(&s->files_lock);
     memcpy(out, x->error, sizeof x->error);
-    pthread_mutex_unlock(&s->indexes_lock);
+    pthread_mutex_unlock(&s->files_lock);
 }
 
 cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **v)
@@ -377,6 +377,24 @@ cloob_status serve_open_indexes(serve *s)
 
 /* ---- replaced files ------------------------------------------------------------------------------ */
 
+/* Stores the identity of a file that was checked; returns whether it differs from the previous one. */
+static bool see(serve *s, watched *seen, const watched *now)
+{
+    pthread_mutex_lock(&s->files_lock);
+    bool other = !watched_same(now, seen);
+    *seen = *now;
+    pthread_mutex_unlock(&s->files_lock);
+    return other;
+}
+
+watched serve_model_file(serve *s, const served_model *m)
+{
+    pthread_mutex_lock(&s->files_lock);
+    watched seen = m->seen;
+    pthread_mutex_unlock(&s->files_lock);
+    return seen;
+}
+
 static void watch_model(serve *s, cloob_ctx *ctx, served_model *m)
 {
     enum { ROUNDS_BETWEEN_TRIES = 10 };
@@ -385,11 +403,12 @@ static void watch_model(serve *s, cloob_ctx *ctx, served_model *m)
     batcher_get_stats(m->batcher, &t);
     bool again = t.error[0] && ++m->failed_rounds % ROUNDS_BETWEEN_TRIES == 0;
     if (!watched_read(m->path, &now)) {
-        m->seen.inode = 0; /* the file is then loaded when it reappears, even if it has not changed */
+        now = serve_model_file(s, m);
+        now.inode = 0; /* the file is then loaded when it reappears, even if it has not changed */
+        see(s, &m->seen, &now);
         return;
     }
-    if (watched_same(&now, &m->seen) && !again) return;
-    m->seen = now;
+    if (!see(s, &m->seen, &now) && !again) return;
     if (batcher_reload(ctx, m->batcher) == CLOOB_OK) {
         serve_log(s, "model %s: reloaded", m->name);
         return;
@@ -402,8 +421,7 @@ static void watch_model(serve *s, cloob_ctx *ctx, served_model *m)
 static void watch_index(serve *s, cloob_ctx *ctx, served_index *x)
 {
     watched now;
-    if (!watched_read(x->path, &now) || watched_same(&now, &x->seen)) return;
-    x->seen = now;
+    if (!watched_read(x->path, &now) || !see(s, &x->seen, &now)) return;
     if (open_view(s, ctx, x) == CLOOB_OK) serve_log(s, "index %s: opened", x->name);
     else index_failed(s, x, cloob_error(ctx)); /* the previous view stays in use */
 }

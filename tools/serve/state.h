@@ -22,12 +22,14 @@ typedef struct watched {
 typedef struct served_model {
     char *name, *path;
     batcher *batcher;
-    watched seen;
+    watched seen;          /* guarded by serve.files_lock, as in served_index */
     int64_t failed_rounds; /* number of checks of the watching thread without usable weights */
 } served_model;
 
 /* Finds a model by name; NULL or "": the first. A server with one model accepts any name. NULL: not found. */
 served_model *serve_model(serve *s, const char *name);
+/* Size and date of its file. */
+watched serve_model_file(serve *s, const served_model *m);
 
 /* ---- indexes ------------------------------------------------------------------------------------- */
 
@@ -49,7 +51,7 @@ typedef struct served_index {
     char *folder;        /* folder to index at start; NULL: none */
     char *root;          /* resolved path of the folder with its images; no file outside is opened */
     served_model *model; /* embeds the folder's images; set before the first thread starts */
-    index_view *view;    /* NULL: not available yet; guarded by serve.indexes_lock */
+    index_view *view;    /* NULL: not available yet; guarded by serve.files_lock */
     char error[512];     /* of the last attempt to build or open it; "": none; guarded by the same lock */
     watched seen;
 } served_index;
@@ -117,7 +119,7 @@ struct serve {
     int64_t models;
     served_index *index;
     int64_t indexes;
-    pthread_mutex_t indexes_lock;
+    pthread_mutex_t files_lock;
     char *key; /* the API key; NULL: none */
     route_stats stats[SERVE_ROUTES];
     atomic_bool ready, draining;

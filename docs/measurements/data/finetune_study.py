@@ -40,7 +40,7 @@ METHODS = [
     ("preset finetune", None, [None], True),
 ]
 T_95 = [0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228]  # by degrees of freedom
-# the recipe with one thing changed, to be looked at on the pairs for choosing
+# the recipe with one thing changed, to be evaluated on the pairs for choosing
 CANDIDATES = ["", "--lr 1e-5 --epochs 3", "--lr 1e-4", "--lr 1e-3", "--epochs 3", "--epochs 10", "--epochs 60", "--aug-scale-min 0.6",
               "--init-inv-tau 15", "--hopfield-warmup 0", "--batch-size 125", "--lr 1e-3 --aug-scale-min 0.6", "--lora r=8",
               "--lora r=8 --lr 1e-3"]

@@ -242,10 +242,32 @@ static cloob_status pass_down(cloob_ctx *ctx, const resize_kernels *k, resize_sc
     return CLOOB_OK;
 }
 
+/* Down, then across: the pass across has the output's rows alone. */
+static cloob_status down_and_across(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s,
+                                    const resize_source *src, const resize_plan *p, uint8_t *out)
+{
+    int64_t columns = columns_read(&s->x), bytes = columns * src->channels;
+    int64_t rows = s->y.first[p->height - 1] + s->y.count[p->height - 1];
+    const uint8_t *in = src->pixels + s->y.origin * src->stride + s->x.origin * src->channels;
+    CLOOB_TRY(resize_reserve(ctx, &s->mid, (size_t)(p->height * bytes)));
+    uint8_t *mid = s->mid.data;
+    for (int64_t i = 0; i < p->height; i++) k->down(mid + i * bytes, in, src->stride, rows, &s->y, i, bytes);
+    s->x.origin = 0; /* mid begins there */
+    return rows_across(ctx, k, s, &(resize_source){ mid, bytes, columns, p->height, src->channels }, p, 0, p->height,
+                       out);
+}
+
+static bool is_down_first(const resize_source *src, const resize_plan *p)
+{
+    return !p->torch && needs_across(src, p) &&
+           resize_down_first(src->width, src->height, p->out_width, p->out_height);
+}
+
 cloob_status resize_run_with(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s, const resize_source *src,
                              const resize_plan *p, uint8_t *out)
 {
     CLOOB_TRY(axes_build(ctx, &k, s, src, p));
+    if (is_down_first(src, p)) return down_and_across(ctx, k, s, src, p, out);
     if (needs_down(src, p)) return pass_down(ctx, k, s, src, p, out);
     if (needs_across(src, p)) return rows_across(ctx, k, s, src, p, p->top, p->height, out);
     rows_copy(src, p, out);

@@ -1,13 +1,13 @@
 /* Pillow's antialiased resize of 8-bit pixels, to the last bit.
  *
- * Two passes, across then down, each a weighted sum of neighbouring pixels with weights in 22-bit fixed
+ * Two passes, across and down, each a weighted sum of neighbouring pixels with weights in 22-bit fixed
  * point:
  *
  *     out[i] = clip((2^21 + sum_t k[i][t] in[first[i] + t]) >> 22)
  *
  * The filter is stretched by the reduction (that is the antialiasing), so a pixel far from the edges sees
- * 2 * support * in / out neighbours. Between the passes pixels are 8 bit again: the order matters, and it is
- * across first, as every Pillow before 13 does it. */
+ * 2 * support * in / out neighbours. Between the passes pixels are 8 bit again, so the order matters: across
+ * first, but for tall images that shrink (resize_down_first). */
 #ifndef DATA_VIEW_RESIZE_H
 #define DATA_VIEW_RESIZE_H
 

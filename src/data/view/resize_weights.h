@@ -54,6 +54,13 @@ VIEW_BOTH double resize_support(int filter)
     }
 }
 
+/* Whether the pass down is first: where the height shrinks by more than twice what the width does, as in Pillow 13. */
+VIEW_BOTH int resize_down_first(int64_t in_width, int64_t in_height, int64_t width, int64_t height)
+{
+    int64_t columns = in_width - width, rows = in_height - height;
+    return rows > 0 && rows > 2 * columns;
+}
+
 /* w in fixed point with `bits` after the point, as a number with RESIZE_BITS. */
 VIEW_BOTH int32_t resize_round(double w, int bits)
 {

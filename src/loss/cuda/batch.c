@@ -7,7 +7,7 @@
  *     retrieval backward
  *     sum-scatter the stored patterns' gradient
  *
- * Retrieved rows are stored in T. The f32 sums of a retrieval, and then the gradient of a term's samples, are made
+ * Retrieved rows are stored in T. The f32 sums of a retrieval, and then the gradient of a term's samples, are computed
  * where the gradients of the rows will be: dx and dy on one rank, sum_x and sum_y on several. */
 #include <string.h>
 

@@ -10,8 +10,8 @@ typedef struct strip {
     int64_t own; /* column of row 0's positive in this tile */
 } strip;
 
-/* In f32 samples less their mean: scores are needed up to a constant per anchor only (cpu_contrast.c). In
- * bf16 the means stay where they are: rounding is larger than what cancels. */
+/* In f32, samples minus their mean: scores are needed up to a constant per anchor only (cpu_contrast.c). In bf16 the
+ * means are not subtracted: rounding is larger than what cancels. */
 static const void *samples_at(const gpu *g, const gpu_contrast *c, int64_t j)
 {
     return g->T == CLOOB_F32 ? (const void *)(g->centred_b + j * g->d) : mat_at(g, c->b.data, j);

@@ -2,8 +2,8 @@
  * copy engine, two multiply 64 x 256 each, four stages of 64 columns of both factors in flight between them.
  * What differs between the kernels is the epilogue: how a thread turns its 128 scores into what is stored.
  *
- * A gradient tile runs three products through the same stages: a b^T, which becomes E in half the registers,
- * then dra b^T + a drb^T over it. */
+ * A gradient tile computes three matrix multiplications with the same stages: a b^T, which becomes E in half the
+ * registers, then dra b^T + a drb^T over it. */
 #include "loss/cuda/fused.h"
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/ring.cuh"
@@ -100,7 +100,7 @@ __device__ __forceinline__ float quad_sum(float v)
     return v + __shfl_xor_sync(~0u, v, 2);
 }
 
-/* Where a row meets its positive in this call's columns; -1: not here. */
+/* The column of a row's positive in this call; -1: not in this call. */
 __device__ __forceinline__ int own_column(const fused_call &j, int row)
 {
     int64_t at = j.own + row;

@@ -14,7 +14,7 @@ __device__ float widen(bf16 v) { return __bfloat162float(v); }
 __device__ void put(float *p, float v) { *p = v; }
 __device__ void put(bf16 *p, float v) { *p = __float2bfloat16(v); }
 
-/* The full exponential where f32 is asked for, the hardware's where bf16 rounds it anyway. */
+/* The accurate exponential for f32, the hardware's where bf16 rounds the result anyway. */
 template <typename T>
 __device__ float exp_as(float x);
 template <>

@@ -1,4 +1,4 @@
-/* Launchers of the objective's row and tile kernels. All queue on `stream` and return the launch's error. T
+/* Launchers of the objective's row and tile kernels. All launch on `stream` and return the launch's error. T
  * is the type of embeddings and of what products read (F32 or BF16); sums, scores and gradients of sums are
  * f32. Matrices are row-major; a tile of scores is (m, n) with distance ld between rows. */
 #ifndef LOSS_CUDA_KERNELS_H

@@ -128,7 +128,7 @@ CPU_CLONES static void backward_range(void *arg, int64_t begin, int64_t end, int
         floats dq = floats_place(&j->dq, n * C, C, 1, C, &room),
                dkv = floats_place(&j->dkv, first, 2 * C, T, 2 * C, &room);
         int64_t keys = keys_of(j, n);
-        for (int64_t i = keys * 2 * C; i < T * 2 * C; i++) dkv.at[i] = 0; /* keys that nobody sees */
+        for (int64_t i = keys * 2 * C; i < T * 2 * C; i++) dkv.at[i] = 0; /* keys that no query attends to */
         for (int64_t h = 0; h < j->H; h++)
             head_backward(j, q.at + h * e, kv.at + h * e, y.at + h * e, dy.at + h * e, j->lse_in[n * j->H + h], keys, s,
                           dq.at + h * e, dkv.at + h * e);

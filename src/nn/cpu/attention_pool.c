@@ -161,7 +161,7 @@ static void pool_backward_range(void *arg, int64_t begin, int64_t end, int threa
         floats dt = floats_place(&j->dt, first, C, rows, C, &room);
         gemm_tile(true, false, seen, C, H, 1.0f, p, T, ds.at, C, 0.0f, dt.at, C);
         gemm_tile(true, false, seen, C, H, 1.0f, dz, T, u.at, C, 1.0f, dt.at, C);
-        memset(dt.at + seen * C, 0, (size_t)((rows - seen) * C) * sizeof(float)); /* tokens that nobody sees */
+        memset(dt.at + seen * C, 0, (size_t)((rows - seen) * C) * sizeof(float)); /* tokens that no query attends to */
         floats_out(&j->dt, first, C, rows, C, dt);
     }
 }

@@ -251,7 +251,7 @@ CPU_CLONES static void fold_range(void *arg, int64_t begin, int64_t end, int thr
 
 cloob_status fold_bn_cpu(const op_env *env, const op_args *a)
 {
-    if (a->in[0].dtype != CLOOB_F32) return fold_bn_ref(env, a);
+    if (a->in[0].dtype != CLOOB_F32) return op_kernels_ref[OP_FOLD_BN].run(env, a);
     int64_t O = a->in[0].dim[0], K = tensor_count(&a->in[0]) / O;
     fold_job j = { .w = a->in[0].data,
                    .gain = a->in[1].data,

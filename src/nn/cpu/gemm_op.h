@@ -7,8 +7,8 @@
 #include "nn/op.h"
 #include "tensor/cpu/gemm_packed.h"
 
-/* x->b packed in the cache, for all executors of this weight; packs it where that has not happened. NULL when memory is
- * out or there is no cache. */
+/* x->b packed in the cache, for all executors of this weight; packs it where that has not happened. NULL when out of
+ * memory or there is no cache. */
 const void *gemm_op_cached(const op_env *env, const gemm_kernel *kernel, const gemm_call *x);
 
 /* Scratch for a call with a packed B and for one without. */

@@ -4,8 +4,8 @@
 
 #include "nn/cuda/common.cuh"
 
-/* By the hardware's exponential and quotient: a few units in F32's last place off, and no longer what the pass waits
- * for. */
+/* Uses the hardware's exponential and division: wrong by a few units in F32's last place, and fast enough that memory
+ * limits the pass. */
 __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 
 struct quickgelu_fn {

@@ -1,5 +1,5 @@
 /* The attention pool as batched GEMMs: over the heads for the projections, over the batch for the pooling, with the
- * softmax between them. Packed sequences are no such batch: plain kernels replace the GEMMs of the pooling. */
+ * softmax between them. Packed sequences differ in length, so plain kernels replace the GEMMs of the pooling. */
 #include <stdlib.h>
 
 #include "nn/cuda/attnpool.h"

@@ -1,5 +1,5 @@
-/* The attention pool's softmax between its GEMMs, a warp per row; and, for packed sequences, which no batched GEMM
- * reads, plain kernels instead of the GEMMs. All sums have a fixed order. */
+/* The attention pool's softmax between its GEMMs, a warp per row; and, for packed sequences, which a batched GEMM
+ * cannot read, plain kernels instead of the GEMMs. All sums have a fixed order. */
 #include "nn/cuda/attnpool.h"
 #include "nn/cuda/common.cuh"
 

@@ -15,7 +15,7 @@ typedef struct bwd_in {
     int C;
     float share;      /* 1, or 1/4 with pool */
     float count;      /* rows over all ranks */
-    void *recomputed; /* reduce: what bn_apply made of x; NULL: not wanted */
+    void *recomputed; /* reduce: receives bn_apply of x; NULL: not written */
 } bwd_in;
 
 /* The packs of one row that both passes read. */

@@ -1,6 +1,5 @@
-/* What the passes of batch norm agree on: per-channel coefficients, and the value whose sign is relu's mask.
- * Forward and backward compute it by the same instructions, so the recomputed mask is the mask that
- * was. */
+/* Shared by the passes of batch norm: per-channel coefficients, and the value whose sign is relu's mask.
+ * Forward and backward compute it by the same instructions, so the recomputed mask equals the original. */
 #ifndef NN_CUDA_BN_COMMON_CUH
 #define NN_CUDA_BN_COMMON_CUH
 
@@ -68,7 +67,7 @@ __device__ static bool bn_add_partials(double &s1, double &s2, const float *part
     return true;
 }
 
-/* Rows of x (N, H, W) and of what 2 x 2 pooling makes of it. */
+/* Rows of x (N, H, W) and of its 2 x 2 pool. */
 typedef struct pool_map {
     int H, W, Ho, Wo;
 } pool_map;

@@ -1,4 +1,4 @@
-/* Sums over rows, the bias gradient of everything: partial sums per block, added in a fixed order by a second
+/* Sums over rows, for bias gradients: partial sums per block, added in a fixed order by a second
  * launch. */
 #include "nn/cuda/common.cuh"
 
@@ -50,7 +50,7 @@ static row_grid colsum_grid(const device *d, int64_t R, int64_t C, int V)
 
 extern "C" size_t colsum_scratch(const device *d, int64_t R, int64_t C, cloob_dtype dtype)
 {
-    /* the run may have to take packs of one, by the step between rows */
+    /* run may use packs of one element, depending on the step between rows */
     int64_t x = colsum_grid(d, R, C, 1).grid.x, y = colsum_grid(d, R, C, pack_width(dtype, C)).grid.x;
     return (size_t)(x > y ? x : y) * (size_t)C * sizeof(float);
 }

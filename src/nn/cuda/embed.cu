@@ -1,10 +1,9 @@
 /* Token embedding and its gradient.
  *
- * The gradient of the table adds rows of dy by token id. To add in a fixed order without atomics, positions
- * are first sorted by id (each block owns a range of ids and collects their positions in rising order); then
- * every block sums a stretch of the sorted list, run by run; runs that cross stretches are put together by a
- * last small launch. `row` is the token index of each packed row; the gradient of the positions is
- * then taken the same way, with positions for ids. */
+ * The gradient of the table adds rows of dy by token id. To add in a fixed order without atomics, positions are first
+ * sorted by id (each block owns a range of ids and collects their positions in rising order); then every block sums a
+ * stretch of the sorted list, run by run; runs that cross stretches are combined by a last small launch. `row` is the
+ * token index of each packed row; the gradient of the positions is then taken the same way, with positions for ids. */
 #include "nn/cuda/common.cuh"
 
 enum { RANGE = 64, STRETCH = 32, SORT_WARPS = 8, JOIN_ROWS = 8 };
@@ -199,7 +198,7 @@ static bwd_layout layout_of(const op_env *env, const op_args *a)
     return l;
 }
 
-/* out (V, C) = rows of dy added up by their ids. */
+/* out (V, C) = sums of the rows of dy with each id. */
 static cloob_status sum_by_id(const op_env *env, const op_args *a, const bwd_layout &l, const tensor *to,
                               const int32_t *ids)
 {

@@ -74,7 +74,7 @@ static void try_consumers(trial *t, int consumers, consumer_choice *best)
     if (ms < best->ms) *best = (consumer_choice){ ms, consumers };
 }
 
-/* How fast a fused GEMM is, from the cache or by trials; ms large when it cannot be tried. */
+/* The time of a fused GEMM, from the cache or by trials; ms is large when it cannot be tried. */
 static consumer_choice fused_time(const op_env *env, const fused_gemm *p)
 {
     char key[TUNE_KEY];

@@ -134,7 +134,7 @@ static const group_kernel kernels[] = {
     { .name = "bn_bwd_conv_dx_dw",
       GROUP_PATTERN(OP_BN_BWD_APPLY, OP_CONV2D_DX, GROUP_MAYBE(OP_BN_APPLY), OP_CONV2D_DW),
       BN_BWD },
-    { .name = "bn_apply_reduce", /* where the GEMM takes neither of them */
+    { .name = "bn_apply_reduce", /* where the GEMM computes neither of them */
       GROUP_PATTERN(OP_BN_APPLY, OP_BN_BWD_REDUCE),
       .prepare = apply_reduce_prepare,
       .run = apply_reduce },

@@ -34,7 +34,7 @@ cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_toke
 
 cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda;
 
-/* ---- pieces that several ops use; all queue on the stream and return --------------------------------- */
+/* ---- pieces that several ops use; all launch on the stream and return --------------------------------- */
 
 /* out (C) F32 = sums over the rows of x (R, C), rows `step` elements apart (0: C), in a fixed order. */
 size_t colsum_scratch(const device *d, int64_t R, int64_t C, cloob_dtype dtype);
@@ -55,7 +55,7 @@ cloob_status bias_res_relu_cuda(const op_env *env, const char *op, void *y, cloo
                                 const void *res, bool relu, int64_t R, int64_t C);
 
 /* The ends of bn_stats and bn_bwd_reduce: partial sums (parts, 2, C) become results, over all ranks. pivot: what was
- * taken off x before summing, NULL: its first row. */
+ * subtracted from x before summing, NULL: its first row. */
 cloob_status bn_stats_finish(const op_env *env, const op_args *stats, const float *partial, int parts,
                              const float *pivot);
 cloob_status bn_reduce_finish(const op_env *env, const op_args *reduce, const float *partial, int parts);
@@ -68,7 +68,7 @@ static inline int cuda_sms(const op_env *env) { return ((const cuda_state *)env-
 /* Milliseconds that the timed plan of a convolution takes, after prepare; large where nothing was timed. */
 float conv_plan_ms(const op_args *a);
 
-/* Milliseconds for a pass over memory at a bandwidth we reach, and its launches. */
+/* Milliseconds for a pass over memory at the bandwidth that kernels reach, and its launches. */
 static inline float cuda_pass_ms(double bytes) { return (float)(bytes / 4.0e9) + 0.006f; }
 
 /* to (N H/K W/K, K K c) = the K x K windows of x (N,H,W,C), the first c channels of each position. */

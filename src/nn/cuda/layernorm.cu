@@ -125,7 +125,7 @@ static __global__ void __launch_bounds__(32 * WARPS, P <= 3 ? BWD_BLOCKS : 1)
         }
         m1 = warp_sum(m1) / (float)C;
         m2 = warp_sum(m2) / (float)C;
-        if (!dx) continue; /* nor is `recomputed` wanted then */
+        if (!dx) continue; /* `recomputed` is not written then either */
 #pragma unroll
         for (int p = 0; p < P; p++) {
             int c = (p * 32 + lane) * V;
@@ -204,7 +204,7 @@ static __global__ void l2norm_bwd_kernel(T *dx, const float *dy, const float *y,
 {
     int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (n >= N) return;
-    float along = 0.0f; /* the part of dy that only stretches x */
+    float along = 0.0f; /* the part of dy along x, which changes only its length */
     for (int i = threadIdx.x; i < D; i += 32) along += dy[n * D + i] * y[n * D + i];
     along = warp_sum(along);
     for (int i = threadIdx.x; i < D; i += 32)

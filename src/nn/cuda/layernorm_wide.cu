@@ -1,9 +1,9 @@
 /* Backward of layer norm for the widths of transformers: bf16 rows of W times 256 elements, W warps to a row; or of a
  * few less, then the last threads of a row have no columns (PART).
  *
- * A thread owns eight columns for all rows it meets, so that the gain stays in registers with the gradients of gain and
- * bias, and the next row is on its way while this one is summed. The W warps of a row meet once, at a barrier of their
- * own. */
+ * A thread owns eight columns of all rows it processes, so that the gain stays in registers with the gradients of gain
+ * and bias; the next row is loaded while this one is summed. The W warps of a row synchronise once, at their own
+ * barrier. */
 #include "nn/cuda/layernorm.cuh"
 
 enum { V = 8 };
@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(32 * W * G, B)
             m.x += d * w[i];
             m.y += d * w[i] * xhat;
         }
-        if (!dx) continue; /* nor is `recomputed` wanted then */
+        if (!dx) continue; /* `recomputed` is not written then either */
         m = row_sum<W>(m, place[group][turn], group);
         m.x *= width, m.y *= width;
         if (has) write_row<SUMS>(dx, total, q, in, w, m, r * in.C + c, c);

@@ -1,4 +1,4 @@
-/* Rows taken out, grids made into tokens. One pass each; widths in packs of 16 bytes where they
+/* Extraction of rows, and grids as tokens. One pass each; widths in packs of 16 bytes where they
  * divide. */
 #include "nn/cuda/common.cuh"
 

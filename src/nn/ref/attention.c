@@ -50,7 +50,7 @@ static double query_forward(const view *w, const tensor *q, const tensor *kv, co
 
 enum { COLUMNS = 64 }; /* gradients are summed in double, this many columns at a time */
 
-/* p = softmax(s); ds_j = p_j (dy.v_j - dy.y) scale: what key j sends back to one query's score. */
+/* p = softmax(s); ds_j = p_j (dy.v_j - dy.y) scale: the gradient of the score of key j. */
 typedef struct pair {
     double p, ds;
 } pair;
@@ -81,12 +81,11 @@ static void query_backward(const view *w, const tensor *q, const tensor *kv, con
     }
 }
 
-cloob_status attention_ref(const op_env *env, const op_args *a)
+void attention_ref(const op_args *a)
 {
     const tensor *qkv = &a->in[0], *y = &a->out[0], *lse = &a->out[1];
     op_sequences s = op_sequences_of(&a->attr, qkv, &a->in[1]);
     int64_t C = tensor_cols(y), H = a->attr.heads;
-    (void)env;
     fill_zero(y); /* padding rows */
     if (has(lse)) fill_zero(lse);
     for (int64_t n = 0; n < s.N; n++)
@@ -96,7 +95,6 @@ cloob_status attention_ref(const op_env *env, const op_args *a)
                 double l = query_forward(&w, qkv, qkv, y, (op_first_row(&s, n) + t) * C + h * w.width);
                 if (has(lse)) st(lse, op_head_at(&s, H, n, h) + t, l);
             }
-    return CLOOB_OK;
 }
 
 /* dk_j = sum over the queries that see it of ds q, dv_j = sum p dy. */
@@ -122,12 +120,11 @@ static void key_backward(const op_args *a, const op_sequences *s, int64_t n, int
     }
 }
 
-cloob_status attention_bwd_ref(const op_env *env, const op_args *a)
+void attention_bwd_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *qkv = &a->in[1], *y = &a->in[2], *lse = &a->in[3], *dqkv = &a->out[0];
     op_sequences s = op_sequences_of(&a->attr, qkv, &a->in[4]);
     int64_t C = tensor_cols(y), H = a->attr.heads;
-    (void)env;
     fill_zero(dqkv); /* padding rows */
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t h = 0; h < H; h++)
@@ -138,32 +135,28 @@ cloob_status attention_bwd_ref(const op_env *env, const op_args *a)
                 for (int64_t first = 0; first < w.width; first += COLUMNS) key_backward(a, &s, n, h, t, first);
             }
     sum_over_rows(&a->out[1], dqkv);
-    return CLOOB_OK;
 }
 
-cloob_status attention_one_ref(const op_env *env, const op_args *a)
+void attention_one_ref(const op_args *a)
 {
     const tensor *q = &a->in[0], *kv = &a->in[1], *y = &a->out[0], *lse = &a->out[1];
     op_sequences s = op_sequences_of(&a->attr, kv, &a->in[3]);
     int64_t H = a->attr.heads;
-    (void)env;
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t h = 0; h < H; h++) {
             view w = view_one(a, q, &s, &a->in[2], n, h);
             double l = query_forward(&w, q, kv, y, w.q);
             if (has(lse)) st(lse, n * H + h, l);
         }
-    return CLOOB_OK;
 }
 
-cloob_status attention_one_bwd_ref(const op_env *env, const op_args *a)
+void attention_one_bwd_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *q = &a->in[1], *kv = &a->in[2], *y = &a->in[4], *lse = &a->in[5];
     const tensor *dq = &a->out[0], *dkv = &a->out[1];
     op_sequences s = op_sequences_of(&a->attr, kv, &a->in[6]);
     int64_t H = a->attr.heads;
-    (void)env;
-    fill_zero(dkv); /* keys that nobody sees */
+    fill_zero(dkv); /* keys that no query attends to */
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t h = 0; h < H; h++) {
             view w = view_one(a, q, &s, &a->in[3], n, h);
@@ -177,5 +170,4 @@ cloob_status attention_one_bwd_ref(const op_env *env, const op_args *a)
                 }
             }
         }
-    return CLOOB_OK;
 }

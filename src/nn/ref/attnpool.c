@@ -1,11 +1,10 @@
 /* The attention pool's parts: definitions. */
 #include "nn/ref/ref.h"
 
-cloob_status heads_project_ref(const op_env *env, const op_args *a)
+void heads_project_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *w = &a->in[1], *u = &a->out[0];
     int64_t N = u->dim[0], H = u->dim[1], C = u->dim[2], E = w->dim[0] / H;
-    (void)env;
     for (int64_t n = 0; n < N; n++)
         for (int64_t h = 0; h < H; h++)
             for (int64_t c = 0; c < C; c++) {
@@ -13,28 +12,24 @@ cloob_status heads_project_ref(const op_env *env, const op_args *a)
                 for (int64_t e = h * E; e < (h + 1) * E; e++) sum += ld(x, n * H * E + e) * ld(w, e * C + c);
                 st(u, (n * H + h) * C + c, sum * (double)a->attr.scale);
             }
-    return CLOOB_OK;
 }
 
-cloob_status heads_collect_ref(const op_env *env, const op_args *a)
+void heads_collect_ref(const op_args *a)
 {
     const tensor *s = &a->in[0], *w = &a->in[1], *bias = &a->in[2], *o = &a->out[0];
     int64_t N = s->dim[0], H = s->dim[1], C = s->dim[2], E = w->dim[0] / H;
-    (void)env;
     for (int64_t n = 0; n < N; n++)
         for (int64_t e = 0; e < H * E; e++) {
             double sum = 0.0;
             for (int64_t c = 0; c < C; c++) sum += ld(s, (n * H + e / E) * C + c) * ld(w, e * C + c);
             st(o, n * H * E + e, sum * (double)a->attr.scale + (has(bias) ? ld(bias, e) : 0.0));
         }
-    return CLOOB_OK;
 }
 
-cloob_status heads_dw_ref(const op_env *env, const op_args *a)
+void heads_dw_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *u = &a->in[1], *dw = &a->out[0], *dbias = &a->out[1];
     int64_t N = u->dim[0], H = u->dim[1], C = u->dim[2], E = a->in[2].dim[0] / H;
-    (void)env;
     for (int64_t e = 0; e < H * E; e++) {
         double bias = 0.0;
         for (int64_t n = 0; n < N; n++) bias += ld(x, n * H * E + e);
@@ -45,7 +40,6 @@ cloob_status heads_dw_ref(const op_env *env, const op_args *a)
             st(dw, e * C + c, sum * (double)a->attr.scale);
         }
     }
-    return CLOOB_OK;
 }
 
 /* The tokens of sequence n that its query sees: `keys` rows from `first` on. */
@@ -65,12 +59,11 @@ static double dot(const tensor *a, int64_t i, const tensor *b, int64_t j, int64_
     return sum;
 }
 
-cloob_status pool_attention_ref(const op_env *env, const op_args *a)
+void pool_attention_ref(const op_args *a)
 {
     const tensor *t = &a->in[0], *u = &a->in[1], *s = &a->out[0], *p = &a->out[1];
     op_sequences q = op_sequences_of(&a->attr, t, &a->in[3]);
     int64_t T = q.T, C = tensor_cols(t), H = u->dim[1];
-    (void)env;
     for (int64_t row = 0; row < q.N * H; row++) {
         seen v = seen_of(&q, &a->in[2], row / H);
         double max = -INFINITY, sum = 0.0;
@@ -84,7 +77,6 @@ cloob_status pool_attention_ref(const op_env *env, const op_args *a)
             st(s, row * C + c, out);
         }
     }
-    return CLOOB_OK;
 }
 
 /* What a sequence's backward pass reads and where. */
@@ -132,13 +124,12 @@ static void dt_row(const pooled *x, int64_t n, int64_t j, int64_t first)
     for (int64_t c = 0; c < columns; c++) st(dt, (x->v.first + j) * C + first + c, sum[c]);
 }
 
-cloob_status pool_attention_bwd_ref(const op_env *env, const op_args *a)
+void pool_attention_bwd_ref(const op_args *a)
 {
     const tensor *t = &a->in[1];
     op_sequences s = op_sequences_of(&a->attr, t, &a->in[5]);
     int64_t H = a->in[2].dim[1], C = tensor_cols(t);
-    (void)env;
-    if (has(&a->out[0])) fill_zero(&a->out[0]); /* tokens that nobody sees */
+    if (has(&a->out[0])) fill_zero(&a->out[0]); /* tokens that no query attends to */
     for (int64_t n = 0; n < s.N; n++) {
         pooled x = { a, seen_of(&s, &a->in[4], n), s.T, C, H };
         for (int64_t first = 0; first < C; first += COLUMNS) {
@@ -146,5 +137,4 @@ cloob_status pool_attention_bwd_ref(const op_env *env, const op_args *a)
             for (int64_t j = 0; j < x.v.keys && has(&a->out[0]); j++) dt_row(&x, n, j, first);
         }
     }
-    return CLOOB_OK;
 }

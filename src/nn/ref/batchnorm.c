@@ -29,14 +29,12 @@ cloob_status bn_stats_ref(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
-cloob_status bn_running_ref(const op_env *env, const op_args *a)
+void bn_running_ref(const op_args *a)
 {
-    (void)env;
     for (int64_t c = 0; c < tensor_count(&a->in[0]); c++) {
         st(&a->out[0], c, ld(&a->in[0], c));
         st(&a->out[1], c, 1.0 / sqrt(ld(&a->in[1], c) + (double)a->attr.eps));
     }
-    return CLOOB_OK;
 }
 
 static double normalised(const tensor *x, const tensor *mean, const tensor *rstd, int64_t i, int64_t c)
@@ -57,11 +55,10 @@ static int sources(const tensor *x, bool pool, int64_t r, int64_t row[4])
     return 4;
 }
 
-cloob_status bn_apply_ref(const op_env *env, const op_args *a)
+void bn_apply_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *gain = &a->in[3], *bias = &a->in[4], *res = &a->in[5], *y = &a->out[0];
     int64_t R = tensor_rows(y), C = tensor_cols(y);
-    (void)env;
     for (int64_t r = 0; r < R; r++)
         for (int64_t c = 0; c < C; c++) {
             int64_t row[4];
@@ -75,7 +72,6 @@ cloob_status bn_apply_ref(const op_env *env, const op_args *a)
             }
             st(y, r * C + c, sum / k);
         }
-    return CLOOB_OK;
 }
 
 /* The gradient before relu and pool at row r, channel c of x. */
@@ -91,7 +87,7 @@ static double gradient_before(const before *b, int64_t r, int64_t c)
     if (b->pool) {
         int64_t H = b->x->dim[1], W = b->x->dim[2], Ho = H / 2, Wo = W / 2;
         int64_t n = r / (H * W), h = r / W % H, w = r % W;
-        if (h >= 2 * Ho || w >= 2 * Wo) return 0.0; /* an odd last row or column is pooled by nobody */
+        if (h >= 2 * Ho || w >= 2 * Wo) return 0.0; /* an odd last row or column is not pooled */
         from = ((n * Ho + h / 2) * Wo + w / 2) * C + c;
         share = 0.25;
     }
@@ -122,7 +118,7 @@ cloob_status bn_bwd_reduce_ref(const op_env *env, const op_args *a)
         st(sums, C + c, gain);
     }
     op_args recomputed = bn_recompute(a);
-    if (has(&recomputed.out[0])) CLOOB_TRY(bn_apply_ref(env, &recomputed));
+    if (has(&recomputed.out[0])) bn_apply_ref(&recomputed);
     return env->sum_ranks ? env->sum_ranks(env->sum_user, sums->data, 2 * C) : CLOOB_OK;
 }
 
@@ -144,15 +140,13 @@ cloob_status bn_bwd_apply_ref(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
-cloob_status fold_bn_ref(const op_env *env, const op_args *a)
+void fold_bn_ref(const op_args *a)
 {
     const tensor *w = &a->in[0], *gain = &a->in[1], *bias = &a->in[2], *mean = &a->in[3], *var = &a->in[4];
     int64_t O = w->dim[0], K = tensor_count(w) / O;
-    (void)env;
     for (int64_t o = 0; o < O; o++) {
         double s = ld(gain, o) / sqrt(ld(var, o) + (double)a->attr.eps);
         for (int64_t k = 0; k < K; k++) st(&a->out[0], o * K + k, s * ld(w, o * K + k));
         st(&a->out[1], o, ld(bias, o) - s * ld(mean, o));
     }
-    return CLOOB_OK;
 }

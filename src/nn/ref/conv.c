@@ -11,7 +11,7 @@ static sizes sizes_of(const tensor *x, const tensor *w, const tensor *y, const o
                     w->dim[3], y->dim[1], y->dim[2], at->stride, at->pad };
 }
 
-/* Index of the first channel of the input position that kernel element (u, v) sees from output (i, j); -1: padding. */
+/* Index of the first channel of the input position that kernel element (u, v) reads for output (i, j); -1: padding. */
 static int64_t seen(const sizes *z, int64_t n, int64_t i, int64_t j, int64_t u, int64_t v)
 {
     int64_t h = i * z->s + u - z->p, w = j * z->s + v - z->p;
@@ -29,11 +29,10 @@ static double conv_at(const sizes *z, const tensor *x, const tensor *w, int64_t 
     return sum;
 }
 
-cloob_status conv2d_ref(const op_env *env, const op_args *a)
+void conv2d_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *w = &a->in[1], *bias = &a->in[2], *res = &a->in[3], *y = &a->out[0];
     sizes z = sizes_of(x, w, y, &a->attr);
-    (void)env;
     for (int64_t n = 0, at = 0; n < z.N; n++)
         for (int64_t i = 0; i < z.Ho; i++)
             for (int64_t j = 0; j < z.Wo; j++)
@@ -42,10 +41,9 @@ cloob_status conv2d_ref(const op_env *env, const op_args *a)
                                (has(res) ? ld(res, at) : 0.0);
                     st(y, at, a->attr.relu && v < 0 ? 0.0 : v);
                 }
-    return CLOOB_OK;
 }
 
-/* dx gathers what every output that saw the position sends back. */
+/* dx sums the contributions of all outputs that read the position. */
 static double dx_at(const sizes *z, const tensor *dy, const tensor *w, int64_t n, int64_t h, int64_t x, int64_t c)
 {
     double sum = 0.0;
@@ -59,16 +57,14 @@ static double dx_at(const sizes *z, const tensor *dy, const tensor *w, int64_t n
     return sum;
 }
 
-cloob_status conv2d_dx_ref(const op_env *env, const op_args *a)
+void conv2d_dx_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *w = &a->in[1], *dx = &a->out[0];
     sizes z = sizes_of(dx, w, dy, &a->attr);
-    (void)env;
     for (int64_t n = 0, at = 0; n < z.N; n++)
         for (int64_t h = 0; h < z.H; h++)
             for (int64_t x = 0; x < z.W; x++)
                 for (int64_t c = 0; c < z.C; c++, at++) st(dx, at, c < z.c ? dx_at(&z, dy, w, n, h, x, c) : 0.0);
-    return CLOOB_OK;
 }
 
 static double dw_at(const sizes *z, const tensor *dy, const tensor *x, int64_t o, int64_t u, int64_t v, int64_t c)
@@ -83,16 +79,14 @@ static double dw_at(const sizes *z, const tensor *dy, const tensor *x, int64_t o
     return sum;
 }
 
-cloob_status conv2d_dw_ref(const op_env *env, const op_args *a)
+void conv2d_dw_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *x = &a->in[1], *dw = &a->out[0];
     sizes z = sizes_of(x, dw, dy, &a->attr);
-    (void)env;
     for (int64_t o = 0, at = 0; o < z.O; o++)
         for (int64_t u = 0; u < z.K; u++)
             for (int64_t v = 0; v < z.K; v++)
                 for (int64_t c = 0; c < z.c; c++, at++) st(dw, at, dw_at(&z, dy, x, o, u, v, c));
-    return CLOOB_OK;
 }
 
 /* ---- each channel by its own kernel -------------------------------------------------------------- */
@@ -105,11 +99,10 @@ static sizes dw_sizes(const tensor *x, const tensor *w, const tensor *y, const o
     return z;
 }
 
-cloob_status dwconv_ref(const op_env *env, const op_args *a)
+void dwconv_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *w = &a->in[1], *bias = &a->in[2], *y = &a->out[0];
     sizes z = dw_sizes(x, w, y, &a->attr);
-    (void)env;
     for (int64_t at = 0, K = z.K * z.K; at < tensor_count(y); at++) {
         int64_t o = at % z.O, j = at / z.O % z.Wo, i = at / z.O / z.Wo % z.Ho, n = at / z.O / z.Wo / z.Ho;
         double sum = has(bias) ? ld(bias, o) : 0.0;
@@ -119,7 +112,6 @@ cloob_status dwconv_ref(const op_env *env, const op_args *a)
         }
         st(y, at, sum);
     }
-    return CLOOB_OK;
 }
 
 /* The row i of y that reads row h of x by row u of the kernel; -1: none. */
@@ -129,11 +121,10 @@ static int64_t reads(int64_t h, int64_t u, int64_t rows, const sizes *z)
     return i < 0 || i % z->s || i / z->s >= rows ? -1 : i / z->s;
 }
 
-cloob_status dwconv_dx_ref(const op_env *env, const op_args *a)
+void dwconv_dx_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *w = &a->in[1], *dx = &a->out[0];
     sizes z = dw_sizes(dx, w, dy, &a->attr);
-    (void)env;
     for (int64_t at = 0, K = z.K * z.K, m = z.O / z.C; at < tensor_count(dx); at++) {
         int64_t c = at % z.C, l = at / z.C % z.W, h = at / z.C / z.W % z.H, n = at / z.C / z.W / z.H;
         double sum = 0.0;
@@ -144,14 +135,12 @@ cloob_status dwconv_dx_ref(const op_env *env, const op_args *a)
         }
         st(dx, at, sum);
     }
-    return CLOOB_OK;
 }
 
-cloob_status dwconv_dw_ref(const op_env *env, const op_args *a)
+void dwconv_dw_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *x = &a->in[1], *dw = &a->out[0];
     sizes z = dw_sizes(x, dw, dy, &a->attr);
-    (void)env;
     for (int64_t at = 0, K = z.K * z.K; at < tensor_count(dw); at++) {
         int64_t o = at / K, k = at % K;
         double sum = 0.0;
@@ -161,5 +150,4 @@ cloob_status dwconv_dw_ref(const op_env *env, const op_args *a)
         }
         st(dw, at, sum);
     }
-    return CLOOB_OK;
 }

@@ -1,49 +1,38 @@
 /* relu, add, pool, activations: definitions. */
 #include "nn/ref/ref.h"
 
-cloob_status relu_ref(const op_env *env, const op_args *a)
+void relu_ref(const op_args *a)
 {
-    (void)env;
     for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) st(&a->out[0], i, fmax(ld(&a->in[0], i), 0.0));
-    return CLOOB_OK;
 }
 
-cloob_status relu_bwd_ref(const op_env *env, const op_args *a)
+void relu_bwd_ref(const op_args *a)
 {
-    (void)env;
     for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++)
         st(&a->out[0], i, ld(&a->in[1], i) > 0 ? ld(&a->in[0], i) : 0.0);
-    return CLOOB_OK;
 }
 
-cloob_status tanh_ref(const op_env *env, const op_args *a)
+void tanh_ref(const op_args *a)
 {
-    (void)env;
     for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) st(&a->out[0], i, tanh(ld(&a->in[0], i)));
-    return CLOOB_OK;
 }
 
-cloob_status tanh_bwd_ref(const op_env *env, const op_args *a)
+void tanh_bwd_ref(const op_args *a)
 {
-    (void)env;
     for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++)
         st(&a->out[0], i, ld(&a->in[0], i) * (1.0 - ld(&a->in[1], i) * ld(&a->in[1], i)));
-    return CLOOB_OK;
 }
 
-cloob_status add_ref(const op_env *env, const op_args *a)
+void add_ref(const op_args *a)
 {
-    (void)env;
     for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++)
         st(&a->out[0], i, ld(&a->in[0], i) + ld(&a->in[1], i));
-    return CLOOB_OK;
 }
 
-cloob_status avgpool2_ref(const op_env *env, const op_args *a)
+void avgpool2_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
     int64_t N = y->dim[0], H = y->dim[1], W = y->dim[2], C = y->dim[3];
-    (void)env;
     for (int64_t n = 0, at = 0; n < N; n++)
         for (int64_t i = 0; i < H; i++)
             for (int64_t j = 0; j < W; j++)
@@ -51,14 +40,12 @@ cloob_status avgpool2_ref(const op_env *env, const op_args *a)
                     int64_t top = ((n * x->dim[1] + 2 * i) * x->dim[2] + 2 * j) * C + c, below = top + x->dim[2] * C;
                     st(y, at, 0.25 * (ld(x, top) + ld(x, top + C) + ld(x, below) + ld(x, below + C)));
                 }
-    return CLOOB_OK;
 }
 
-cloob_status avgpool2_bwd_ref(const op_env *env, const op_args *a)
+void avgpool2_bwd_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *dx = &a->out[0];
     int64_t N = dx->dim[0], H = dx->dim[1], W = dx->dim[2], C = dx->dim[3];
-    (void)env;
     for (int64_t n = 0, at = 0; n < N; n++)
         for (int64_t i = 0; i < H; i++)
             for (int64_t j = 0; j < W; j++)
@@ -67,7 +54,6 @@ cloob_status avgpool2_bwd_ref(const op_env *env, const op_args *a)
                     int64_t from = ((n * dy->dim[1] + i / 2) * dy->dim[2] + j / 2) * C + c;
                     st(dx, at, pooled ? 0.25 * ld(dy, from) : 0.0);
                 }
-    return CLOOB_OK;
 }
 
 static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
@@ -96,15 +82,13 @@ static double with_bias(const tensor *x, const tensor *bias, int64_t i)
     return ld(x, i) + (has(bias) ? ld(bias, i % tensor_cols(x)) : 0.0);
 }
 
-cloob_status act_ref(const op_env *env, const op_args *a)
+void act_ref(const op_args *a)
 {
-    (void)env;
     for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++)
         st(&a->out[0], i, activation(a->attr.act, with_bias(&a->in[0], &a->in[1], i)));
-    return CLOOB_OK;
 }
 
-cloob_status act_bwd_ref(const op_env *env, const op_args *a)
+void act_bwd_ref(const op_args *a)
 {
     for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) {
         double slope = activation_slope(a->attr.act, with_bias(&a->in[1], &a->in[2], i));
@@ -112,5 +96,5 @@ cloob_status act_bwd_ref(const op_env *env, const op_args *a)
     }
     op_args recomputed = act_recompute(a);
     sum_over_rows(&a->out[2], &a->out[0]);
-    return has(&recomputed.out[0]) ? act_ref(env, &recomputed) : CLOOB_OK;
+    if (has(&recomputed.out[0])) act_ref(&recomputed);
 }

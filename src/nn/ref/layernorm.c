@@ -1,12 +1,11 @@
 /* Layer norm and unit length: definitions. */
 #include "nn/ref/ref.h"
 
-cloob_status layernorm_ref(const op_env *env, const op_args *a)
+void layernorm_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *gain = &a->in[1], *bias = &a->in[2], *y = &a->out[0], *mean = &a->out[1],
                  *rstd = &a->out[2];
     int64_t R = tensor_rows(x), C = tensor_cols(x);
-    (void)env;
     for (int64_t r = 0; r < R; r++) {
         double mu = 0.0, var = 0.0;
         for (int64_t c = 0; c < C; c++) mu += ld(x, r * C + c) / (double)C;
@@ -16,7 +15,6 @@ cloob_status layernorm_ref(const op_env *env, const op_args *a)
         if (has(rstd)) st(rstd, r, s);
         for (int64_t c = 0; c < C; c++) st(y, r * C + c, (ld(x, r * C + c) - mu) * s * ld(gain, c) + ld(bias, c));
     }
-    return CLOOB_OK;
 }
 
 /* dx = rstd (dy gain - mean(dy gain) - xhat mean(dy gain xhat)) + extra. */
@@ -37,7 +35,7 @@ static void row_backward(const op_args *a, int64_t r)
     }
 }
 
-cloob_status layernorm_bwd_ref(const op_env *env, const op_args *a)
+void layernorm_bwd_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *x = &a->in[1], *mean = &a->in[2], *rstd = &a->in[3];
     int64_t R = tensor_rows(x), C = tensor_cols(x);
@@ -53,14 +51,13 @@ cloob_status layernorm_bwd_ref(const op_env *env, const op_args *a)
     for (int64_t r = 0; r < R && has(&a->out[0]); r++) row_backward(a, r);
     op_args recomputed = layernorm_recompute(a);
     sum_over_rows(&a->out[4], &a->out[0]);
-    return has(&recomputed.out[0]) ? layernorm_ref(env, &recomputed) : CLOOB_OK;
+    if (has(&recomputed.out[0])) layernorm_ref(&recomputed);
 }
 
-cloob_status l2norm_ref(const op_env *env, const op_args *a)
+void l2norm_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0], *rnorm = &a->out[1];
     int64_t N = x->dim[0], D = x->dim[1];
-    (void)env;
     for (int64_t n = 0; n < N; n++) {
         double square = 0.0;
         for (int64_t i = n * D; i < (n + 1) * D; i++) square += ld(x, i) * ld(x, i);
@@ -68,18 +65,15 @@ cloob_status l2norm_ref(const op_env *env, const op_args *a)
         if (has(rnorm)) st(rnorm, n, s);
         for (int64_t i = n * D; i < (n + 1) * D; i++) st(y, i, ld(x, i) * s);
     }
-    return CLOOB_OK;
 }
 
-cloob_status l2norm_bwd_ref(const op_env *env, const op_args *a)
+void l2norm_bwd_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *y = &a->in[1], *rnorm = &a->in[2], *dx = &a->out[0];
     int64_t N = y->dim[0], D = y->dim[1];
-    (void)env;
     for (int64_t n = 0; n < N; n++) {
-        double along = 0.0; /* the part of dy that only stretches x */
+        double along = 0.0; /* the part of dy along x, which changes only its length */
         for (int64_t i = n * D; i < (n + 1) * D; i++) along += ld(dy, i) * ld(y, i);
         for (int64_t i = n * D; i < (n + 1) * D; i++) st(dx, i, ld(rnorm, n) * (ld(dy, i) - along * ld(y, i)));
     }
-    return CLOOB_OK;
 }

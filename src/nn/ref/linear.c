@@ -1,4 +1,4 @@
-/* Matrix product with bias and residual: definition. */
+/* GEMM with bias and residual: definition. */
 #include <math.h>
 
 #include "nn/ref/ref.h"
@@ -30,19 +30,18 @@ static double rounded(const tensor *t, int64_t i, double scale)
 
 /* ---- definition ---------------------------------------------------------------------------------- */
 
-/* w[o, k] whichever way it is stored. */
+/* w[o, k] of a weight stored (out, in) or (in, out). */
 static int64_t at(const op_attr *attr, int64_t O, int64_t K, int64_t o, int64_t k)
 {
     return attr->transposed ? k * O + o : o * K + k;
 }
 
-cloob_status linear_ref(const op_env *env, const op_args *a)
+void linear_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *w = &a->in[1], *bias = &a->in[2], *res = &a->in[3], *y = &a->out[0];
     int64_t R = tensor_rows(y), O = tensor_cols(y), K = tensor_cols(x);
     double sx = 0, sw = 0;
     bool rows = a->attr.fp8 == OP_FP8_ALWAYS && x->dtype == CLOOB_BF16 && !a->attr.transposed;
-    (void)env;
     for (int64_t r = 0; r < R; r++)
         for (int64_t o = 0; o < O; o++) {
             if (rows) sx = row_scale(x, r * K, K), sw = row_scale(w, o * K, K);
@@ -50,28 +49,24 @@ cloob_status linear_ref(const op_env *env, const op_args *a)
             for (int64_t k = 0; k < K; k++) sum += rounded(x, r * K + k, sx) * rounded(w, at(&a->attr, O, K, o, k), sw);
             st(y, r * O + o, sum);
         }
-    return CLOOB_OK;
 }
 
-cloob_status linear_dx_ref(const op_env *env, const op_args *a)
+void linear_dx_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *w = &a->in[1], *dx = &a->out[0];
     int64_t R = tensor_rows(dy), O = tensor_cols(dy), K = tensor_cols(dx);
-    (void)env;
     for (int64_t r = 0; r < R; r++)
         for (int64_t k = 0; k < K; k++) {
             double sum = 0.0;
             for (int64_t o = 0; o < O; o++) sum += ld(dy, r * O + o) * ld(w, at(&a->attr, O, K, o, k));
             st(dx, r * K + k, sum);
         }
-    return CLOOB_OK;
 }
 
-cloob_status linear_dw_ref(const op_env *env, const op_args *a)
+void linear_dw_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *x = &a->in[1], *dw = &a->out[0], *dbias = &a->out[1];
     int64_t R = tensor_rows(dy), O = tensor_cols(dy), K = tensor_cols(x);
-    (void)env;
     for (int64_t o = 0; o < O; o++) {
         double bias = 0.0;
         for (int64_t r = 0; r < R; r++) bias += ld(dy, r * O + o);
@@ -82,5 +77,4 @@ cloob_status linear_dw_ref(const op_env *env, const op_args *a)
             st(dw, at(&a->attr, O, K, o, k), sum);
         }
     }
-    return CLOOB_OK;
 }

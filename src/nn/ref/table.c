@@ -1,73 +1,28 @@
-/* The ref backend: one row per op, none missing. */
+/* The ref backend: every op's definition as a kernel. */
 #include "nn/ref/ref.h"
 
+static cloob_status run(ref_fn *definition, const op_env *env, const op_args *a)
+{
+    (void)env;
+    definition(a);
+    return CLOOB_OK;
+}
+
+static cloob_status run_with_env(ref_env_fn *definition, const op_env *env, const op_args *a)
+{
+    return definition(env, a);
+}
+
+#define OP(id, name, shape, grad)                                                                                      \
+    static cloob_status run_##name(const op_env *env, const op_args *a)                                                \
+    {                                                                                                                  \
+        return _Generic(&name##_ref, ref_fn * : run, ref_env_fn * : run_with_env)(name##_ref, env, a);                 \
+    }
+#include "nn/op_list.h"
+#undef OP
+
 const op_kernel op_kernels_ref[OP_COUNT] = {
-    [OP_IMAGE_INPUT] = { .run = image_input_ref },
-    [OP_EMBED] = { .run = embed_ref },
-    [OP_EMBED_BWD] = { .run = embed_bwd_ref },
-    [OP_EOT_INDEX] = { .run = eot_index_ref },
-    [OP_PACK_TEXTS] = { .run = pack_texts_ref },
-    [OP_TAKE_ROWS] = { .run = take_rows_ref },
-    [OP_TAKE_ROWS_BWD] = { .run = take_rows_bwd_ref },
-    [OP_PATCH_ROWS] = { .run = patch_rows_ref },
-    [OP_GRID_POSITIONS] = { .run = grid_positions_ref },
-    [OP_GRID_POSITIONS_BWD] = { .run = grid_positions_bwd_ref },
-    [OP_CLASS_TOKENS] = { .run = class_tokens_ref },
-    [OP_CLASS_TOKENS_BWD] = { .run = class_tokens_bwd_ref },
-    [OP_MEAN_TOKENS] = { .run = mean_tokens_ref },
-    [OP_MEAN_TOKENS_BWD] = { .run = mean_tokens_bwd_ref },
-    [OP_CONV2D] = { .run = conv2d_ref },
-    [OP_CONV2D_DX] = { .run = conv2d_dx_ref },
-    [OP_CONV2D_DW] = { .run = conv2d_dw_ref },
-    [OP_BN_STATS] = { .run = bn_stats_ref },
-    [OP_BN_RUNNING] = { .run = bn_running_ref },
-    [OP_BN_APPLY] = { .run = bn_apply_ref },
-    [OP_BN_BWD_REDUCE] = { .run = bn_bwd_reduce_ref },
-    [OP_BN_BWD_APPLY] = { .run = bn_bwd_apply_ref },
-    [OP_FOLD_BN] = { .run = fold_bn_ref },
-    [OP_RELU] = { .run = relu_ref },
-    [OP_RELU_BWD] = { .run = relu_bwd_ref },
-    [OP_ADD] = { .run = add_ref },
-    [OP_AVGPOOL2] = { .run = avgpool2_ref },
-    [OP_AVGPOOL2_BWD] = { .run = avgpool2_bwd_ref },
-    [OP_LINEAR] = { .run = linear_ref },
-    [OP_LINEAR_DX] = { .run = linear_dx_ref },
-    [OP_LINEAR_DW] = { .run = linear_dw_ref },
-    [OP_ACT] = { .run = act_ref },
-    [OP_ACT_BWD] = { .run = act_bwd_ref },
-    [OP_LAYERNORM] = { .run = layernorm_ref },
-    [OP_LAYERNORM_BWD] = { .run = layernorm_bwd_ref },
-    [OP_L2NORM] = { .run = l2norm_ref },
-    [OP_L2NORM_BWD] = { .run = l2norm_bwd_ref },
-    [OP_ATTENTION] = { .run = attention_ref },
-    [OP_ATTENTION_BWD] = { .run = attention_bwd_ref },
-    [OP_ATTENTION_ONE] = { .run = attention_one_ref },
-    [OP_ATTENTION_ONE_BWD] = { .run = attention_one_bwd_ref },
-    [OP_HEADS_PROJECT] = { .run = heads_project_ref },
-    [OP_HEADS_COLLECT] = { .run = heads_collect_ref },
-    [OP_HEADS_DW] = { .run = heads_dw_ref },
-    [OP_POOL_ATTENTION] = { .run = pool_attention_ref },
-    [OP_POOL_ATTENTION_BWD] = { .run = pool_attention_bwd_ref },
-    [OP_TEXT_POSITION] = { .run = text_position_ref },
-    [OP_GRID_TOKENS] = { .run = grid_tokens_ref },
-    [OP_GRID_TOKENS_BWD] = { .run = grid_tokens_bwd_ref },
-    [OP_MEAN_ROWS] = { .run = mean_rows_ref },
-    [OP_MEAN_ROWS_BWD] = { .run = mean_rows_bwd_ref },
-    [OP_REPEAT_ROW] = { .run = repeat_row_ref },
-    [OP_REPEAT_ROW_BWD] = { .run = repeat_row_bwd_ref },
-    [OP_SCALE] = { .run = scale_ref },
-    [OP_SCALE_BWD] = { .run = scale_bwd_ref },
-    [OP_BIAS] = { .run = bias_ref },
-    [OP_BIAS_BWD] = { .run = bias_bwd_ref },
-    [OP_TANH] = { .run = tanh_ref },
-    [OP_TANH_BWD] = { .run = tanh_bwd_ref },
-    [OP_GATE] = { .run = gate_ref },
-    [OP_GATE_BWD] = { .run = gate_bwd_ref },
-    [OP_ROPE] = { .run = rope_ref },
-    [OP_MASK_QUERIES] = { .run = mask_queries_ref },
-    [OP_EXCITE] = { .run = excite_ref },
-    [OP_EXCITE_BWD] = { .run = excite_bwd_ref },
-    [OP_DWCONV] = { .run = dwconv_ref },
-    [OP_DWCONV_DX] = { .run = dwconv_dx_ref },
-    [OP_DWCONV_DW] = { .run = dwconv_dw_ref },
+#define OP(id, name, shape, grad) [OP_##id] = { .run = run_##name },
+#include "nn/op_list.h"
+#undef OP
 };

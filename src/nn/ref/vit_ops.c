@@ -1,11 +1,10 @@
 /* Tokens without a class token, mean pooling, a repeated query, layer scale: definitions. */
 #include "nn/ref/ref.h"
 
-cloob_status text_position_ref(const op_env *env, const op_args *a)
+void text_position_ref(const op_args *a)
 {
     const int32_t *token = a->in[0].data;
     int32_t *index = a->out[0].data;
-    (void)env;
     for (int64_t n = 0, T = a->in[0].dim[1]; n < a->in[0].dim[0]; n++) {
         bool unlike = a->attr.unlike, by_token = unlike || a->attr.token;
         index[n] = by_token ? 0 : (int32_t)a->attr.tokens;
@@ -15,17 +14,14 @@ cloob_status text_position_ref(const op_env *env, const op_args *a)
             if (unlike) break;
         }
     }
-    return CLOOB_OK;
 }
 
-cloob_status grid_tokens_ref(const op_env *env, const op_args *a)
+void grid_tokens_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *bias = &a->in[1], *pos = &a->in[2], *y = &a->out[0];
-    (void)env;
     int64_t C = y->dim[2], TC = y->dim[1] * C;
     for (int64_t i = 0; i < tensor_count(y); i++)
         st(y, i, ld(x, i) + (has(bias) ? ld(bias, i % C) : 0.0) + ld(pos, i % TC));
-    return CLOOB_OK;
 }
 
 /* out[c] = sum over the rows of a, or of a b, (R, C). */
@@ -38,22 +34,19 @@ static void sum_rows(const tensor *out, const tensor *a, const tensor *b, int64_
     }
 }
 
-cloob_status grid_tokens_bwd_ref(const op_env *env, const op_args *a)
+void grid_tokens_bwd_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *dx = &a->out[0], *dbias = &a->out[1], *dpos = &a->out[2];
-    (void)env;
     for (int64_t i = 0; has(dx) && i < tensor_count(dx); i++) st(dx, i, ld(dy, i));
     if (has(dbias)) sum_rows(dbias, dy, NULL, dy->dim[2]);
     if (has(dpos)) sum_rows(dpos, dy, NULL, dy->dim[1] * dy->dim[2]);
-    return CLOOB_OK;
 }
 
-cloob_status mean_rows_ref(const op_env *env, const op_args *a)
+void mean_rows_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
     op_sequences s = op_sequences_of(&a->attr, x, &a->in[1]);
     int64_t C = tensor_cols(x), skip = a->attr.rows;
-    (void)env;
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t c = 0; c < C; c++) {
             int64_t first = op_first_row(&s, n), rows = op_row_count(&s, n);
@@ -61,121 +54,96 @@ cloob_status mean_rows_ref(const op_env *env, const op_args *a)
             for (int64_t t = skip; t < rows; t++) sum += ld(x, (first + t) * C + c);
             st(y, n * C + c, sum / (double)(rows - skip));
         }
-    return CLOOB_OK;
 }
 
-cloob_status mean_rows_bwd_ref(const op_env *env, const op_args *a)
+void mean_rows_bwd_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *dx = &a->out[0];
     op_sequences s = op_sequences_of(&a->attr, dx, &a->in[2]);
     int64_t C = tensor_cols(dx), skip = a->attr.rows;
-    (void)env;
     fill_zero(dx); /* rows left out, and padding */
     for (int64_t n = 0; n < s.N; n++)
         for (int64_t t = skip, rows = op_row_count(&s, n); t < rows; t++)
             for (int64_t c = 0; c < C; c++)
                 st(dx, (op_first_row(&s, n) + t) * C + c, ld(dy, n * C + c) / (double)(rows - skip));
-    return CLOOB_OK;
 }
 
-cloob_status repeat_row_ref(const op_env *env, const op_args *a)
+void repeat_row_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
-    (void)env;
     for (int64_t i = 0; i < tensor_count(y); i++) st(y, i, ld(x, i % y->dim[1]));
-    return CLOOB_OK;
 }
 
-cloob_status repeat_row_bwd_ref(const op_env *env, const op_args *a)
-{
-    (void)env;
-    sum_rows(&a->out[0], &a->in[0], NULL, a->in[0].dim[1]);
-    return CLOOB_OK;
-}
+void repeat_row_bwd_ref(const op_args *a) { sum_rows(&a->out[0], &a->in[0], NULL, a->in[0].dim[1]); }
 
-cloob_status scale_ref(const op_env *env, const op_args *a)
+void scale_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *gain = &a->in[1], *y = &a->out[0];
-    (void)env;
     for (int64_t i = 0, C = tensor_cols(x); i < tensor_count(y); i++) st(y, i, ld(x, i) * ld(gain, i % C));
-    return CLOOB_OK;
 }
 
-cloob_status scale_bwd_ref(const op_env *env, const op_args *a)
+void scale_bwd_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *x = &a->in[1], *gain = &a->in[2], *dx = &a->out[0], *dgain = &a->out[1];
     int64_t C = tensor_cols(x);
-    (void)env;
     for (int64_t i = 0; has(dx) && i < tensor_count(dx); i++) st(dx, i, ld(dy, i) * ld(gain, i % C));
     if (has(dgain)) sum_rows(dgain, dy, x, C);
-    return CLOOB_OK;
 }
 
-cloob_status bias_ref(const op_env *env, const op_args *a)
+void bias_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *bias = &a->in[1], *y = &a->out[0];
-    (void)env;
     for (int64_t i = 0, C = tensor_cols(x); i < tensor_count(y); i++) {
         int64_t k = op_bias_of(i % C, C, bias->dim[0]);
         st(y, i, ld(x, i) + (k < 0 ? 0.0 : ld(bias, k)));
     }
-    return CLOOB_OK;
 }
 
-cloob_status bias_bwd_ref(const op_env *env, const op_args *a)
+void bias_bwd_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *dbias = &a->out[0];
     int64_t C = tensor_cols(dy);
-    (void)env;
     for (int64_t c = 0; c < C; c++) {
         int64_t k = op_bias_of(c, C, dbias->dim[0]);
         double sum = 0.0;
         for (int64_t r = 0; r < tensor_rows(dy); r++) sum += ld(dy, r * C + c);
         if (k >= 0) st(dbias, k, sum);
     }
-    return CLOOB_OK;
 }
 
 static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
-cloob_status gate_ref(const op_env *env, const op_args *a)
+void gate_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
-    (void)env;
     for (int64_t i = 0, C = tensor_cols(y); i < tensor_count(y); i++) {
         int64_t at = i / C * 2 * C + i % C;
         st(y, i, ld(x, at) * sigmoid(ld(x, at)) * ld(x, at + C));
     }
-    return CLOOB_OK;
 }
 
-cloob_status gate_bwd_ref(const op_env *env, const op_args *a)
+void gate_bwd_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *x = &a->in[1], *dx = &a->out[0];
-    (void)env;
     for (int64_t i = 0, C = tensor_cols(dy); i < tensor_count(dy); i++) {
         int64_t at = i / C * 2 * C + i % C;
         double g = ld(x, at), s = sigmoid(g), d = ld(dy, i);
         st(dx, at, d * ld(x, at + C) * (s + g * s * (1.0 - s)));
         st(dx, at + C, d * g * s);
     }
-    return CLOOB_OK;
 }
 
-cloob_status excite_ref(const op_env *env, const op_args *a)
+void excite_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *g = &a->in[1], *y = &a->out[0];
     int64_t C = x->dim[3], image = x->dim[1] * x->dim[2] * C;
-    (void)env;
     for (int64_t i = 0; i < tensor_count(x); i++) st(y, i, ld(x, i) * sigmoid(ld(g, i / image * C + i % C)));
-    return CLOOB_OK;
 }
 
-cloob_status excite_bwd_ref(const op_env *env, const op_args *a)
+void excite_bwd_ref(const op_args *a)
 {
     const tensor *dy = &a->in[0], *x = &a->in[1], *g = &a->in[2], *dx = &a->out[0], *dg = &a->out[1];
     int64_t C = x->dim[3], P = x->dim[1] * x->dim[2];
-    (void)env;
     for (int64_t i = 0; i < tensor_count(g); i++) {
         double s = sigmoid(ld(g, i)), sum = 0.0;
         for (int64_t p = 0; p < P; p++) {
@@ -185,14 +153,12 @@ cloob_status excite_bwd_ref(const op_env *env, const op_args *a)
         }
         if (has(dg)) st(dg, i, sum * s * (1.0 - s));
     }
-    return CLOOB_OK;
 }
 
-cloob_status rope_ref(const op_env *env, const op_args *a)
+void rope_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
     int64_t T = x->dim[1], C = x->dim[2] / 3, e = C / a->attr.heads;
-    (void)env;
     for (int64_t i = 0; i < tensor_count(x); i += 2) {
         int64_t c = i % (3 * C), t = i / (3 * C) % T - a->attr.rows;
         double angle = c < 2 * C && t >= 0 ? op_rope_angle(&a->attr, t, c % e / 2, e) : 0.0, u = ld(x, i),
@@ -200,20 +166,17 @@ cloob_status rope_ref(const op_env *env, const op_args *a)
         st(y, i, u * cos(angle) - v * sin(angle));
         st(y, i + 1, v * cos(angle) + u * sin(angle));
     }
-    return CLOOB_OK;
 }
 
-cloob_status mask_queries_ref(const op_env *env, const op_args *a)
+void mask_queries_ref(const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
     const int32_t *index = a->in[1].data;
     int64_t T = x->dim[1], C = x->dim[2] / 3;
-    (void)env;
     for (int64_t i = 0; i < tensor_count(x); i++) {
         int64_t c = i % (3 * C), t = i / (3 * C) % T;
         st(y, i, c < C && t > index[i / (3 * C) / T] ? 0.0 : ld(x, i));
     }
-    return CLOOB_OK;
 }
 
 /* Of a part of a batch, the records behind it have no rows. */
@@ -309,13 +272,12 @@ static void add_position_grad(double *sum, const tensor *dy, int64_t c, int64_t 
     }
 }
 
-cloob_status grid_positions_bwd_ref(const op_env *env, const op_args *a)
+void grid_positions_bwd_ref(const op_args *a)
 {
     enum { COLUMNS = 256 };
     const tensor *dy = &a->in[0], *dpos = &a->out[0];
     const int32_t *start = a->in[2].data, *grid = a->in[3].data;
     int64_t N = a->in[3].dim[0], C = tensor_cols(dy), G = (int64_t)lround(sqrt((double)dpos->dim[0]));
-    (void)env;
     for (int64_t p = 0; p < G * G; p++)
         for (int64_t c = 0; c < C; c += COLUMNS) {
             double sum[COLUMNS] = { 0 };
@@ -324,5 +286,4 @@ cloob_status grid_positions_bwd_ref(const op_env *env, const op_args *a)
                 add_position_grad(sum, dy, c, columns, start + n, grid + 2 * n, G, p / G, p % G);
             for (int64_t k = 0; k < columns; k++) st(dpos, p * C + c + k, sum[k]);
         }
-    return CLOOB_OK;
 }

@@ -47,7 +47,7 @@ static int64_t parts_of(const layout *l, bool summed)
 /* Rows of a block at most. */
 static int64_t most_rows(const gemm_kernel *k, const gemm_call *x) { return k->even && !x->ta ? k->even : k->rows; }
 
-/* Steps of a stretch at most. A table of pointers takes no space in the caches, so there K is summed in one go. */
+/* Steps of a stretch at most. A table of pointers takes no space in the caches, so there K is summed in one pass. */
 static int64_t most_steps(const gemm_kernel *k, const gemm_call *x, bool packed)
 {
     return !k->depth || (k->points && packed && !x->ta) ? steps_of(k, x->K) : k->depth;

@@ -25,7 +25,7 @@ CPU_INLINE void NAME(pack_b)(NAME(panels) * p, bool tb, const REAL *B, int64_t l
     }
 }
 
-/* Rows of A beside each other: of a transposed A, whose rows are far from each other, and at the edge. */
+/* Rows of A packed next to each other: of a transposed A, whose rows are far from each other, and at the edge. */
 CPU_INLINE void NAME(pack_a)(NAME(panels) * p, bool ta, const REAL *A, int64_t lda, int64_t mc, int64_t kc)
 {
     if (mc < ROWS) memset(p->a, 0, sizeof p->a);

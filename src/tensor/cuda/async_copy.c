@@ -28,7 +28,7 @@ void async_copy_destroy_cuda(async_copy *f)
     if (f->stream) cudaStreamDestroy(stream_of(f));
 }
 
-/* An event that was never recorded is passed at once, so the first use needs no case of its own. */
+/* Waiting for an event that was never recorded returns immediately, so the first use needs no special case. */
 cloob_status async_copy_start_cuda(cloob_ctx *ctx, async_copy *f, void *to, const void *from, size_t bytes)
 {
     cuda_use(f->dev);

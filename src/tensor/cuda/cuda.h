@@ -1,9 +1,9 @@
-/* The inside of a GPU device, for the files of the cuda backend: handles, and how errors of the runtime
- * become ours.
+/* Internals of a GPU device for the files of the cuda backend: handles, and the translation of runtime errors to
+ * cloob_status.
  *
- * Every tensor handed to a kernel begins at a multiple of 16 bytes. Kernels queue their work on the stream
- * they are given and return; nothing in a run synchronises, allocates or touches the default stream, so that
- * a step can be captured as a graph. */
+ * Every tensor handed to a kernel begins at a multiple of 16 bytes. Entry points launch kernels on the stream they are
+ * given and return; nothing in a run synchronises, allocates or touches the default stream, so that a step can be
+ * captured as a graph. */
 #ifndef TENSOR_CUDA_CUDA_H
 #define TENSOR_CUDA_CUDA_H
 
@@ -19,7 +19,7 @@ typedef struct tune_cache tune_cache;
 enum { CUDA_SMALL_DOUBLES = 1024 };
 
 typedef struct cuda_state {
-    int generation; /* cuda_generation of what the context asks for */
+    int generation; /* the compute capability whose kernels are used (cuda_generation) */
     int sms;        /* multiprocessors */
     int smem_bytes; /* shared memory a block may ask for */
     cudaStream_t stream, side;
@@ -49,8 +49,8 @@ cloob_status cuda_check(cloob_ctx *ctx, cudaError_t e, const char *what);
 /* The check after a launch. */
 cloob_status cuda_launched(cloob_ctx *ctx, const char *op);
 
-/* Normal-looking numbers of a dtype (F32, BF16), for timing on something that is not zero. p begins at a multiple of
- * 16 bytes. */
+/* Fills p with numbers that are nearly normal (F32, BF16), so that timing does not run on zeros. p begins at a multiple
+ * of 16 bytes. */
 cloob_status cuda_fill_noise(cloob_ctx *ctx, cudaStream_t stream, void *p, cloob_dtype dtype, int64_t n);
 
 /* Memory for trials: what a candidate writes, and what it reads, which is filled with noise. Taking and freeing cost
@@ -58,15 +58,15 @@ cloob_status cuda_fill_noise(cloob_ctx *ctx, cudaStream_t stream, void *p, cloob
 cloob_status cuda_trial_room(cloob_ctx *ctx, device *d, size_t bytes, void **out);
 cloob_status cuda_trial_noise(cloob_ctx *ctx, device *d, cloob_dtype dtype, int64_t n, void **out);
 void cuda_trial_free(device *d, void *p); /* NULL is fine */
-/* The pool: made and destroyed with the device, and emptied. */
+/* Creates, destroys (both with the device) and empties the pool. */
 void cuda_trials_open(cuda_state *s, int index);
 void cuda_trials_release(cuda_state *s);
 void cuda_trials_close(cuda_state *s);
 
-/* Median milliseconds of `run(user)` queued on the device's stream; a failing run gives its status and no
- * message worth keeping. For plan time only: it waits. */
+/* Median milliseconds of `run(user)` on the device's stream. Returns the status of a failing run, without a message.
+ * Synchronises, so for plan time only. */
 cloob_status cuda_time(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user), void *user, float *ms);
-/* The same for a candidate that has to beat `best` milliseconds: one that is far from it is measured once only. */
+/* The same, but a candidate that is far slower than `best` milliseconds is measured only once. */
 cloob_status cuda_time_against(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user), void *user, float best,
                                float *ms);
 

@@ -1,4 +1,4 @@
-/* A GPU as a device: plain allocations, one queue of its own, library handles. */
+/* A GPU as a device: allocations, one stream, library handles. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static cloob_status cuda_sync(cloob_ctx *ctx, device *d)
     return cuda_check(ctx, cudaStreamSynchronize(cuda_use(d)->stream), "waiting for the GPU");
 }
 
-/* The caller may reuse pinned memory at once, so this waits; feeding a step goes over its own stream instead.
+/* Waits, because the caller may reuse page-locked memory immediately; batches are uploaded by async_copy.h instead.
  */
 static cloob_status cuda_to_device(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes)
 {
@@ -86,7 +86,7 @@ static void cuda_memory(device *d, size_t *total, size_t *available)
     if (cudaMemGetInfo(available, total) != cudaSuccess) *total = *available = 0;
 }
 
-/* ---- the second stream, and recordings ----------------------------------------------------------- */
+/* ---- the second stream, and graph capture ----------------------------------------------------------- */
 
 static cloob_status follow(cloob_ctx *ctx, cudaStream_t after, cudaStream_t before, cudaEvent_t mark)
 {

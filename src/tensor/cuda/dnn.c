@@ -9,8 +9,7 @@
 #include "tensor/cuda/libraries.h"
 #include "tensor/cuda/tune.h"
 
-/* The handle attribute is still asked for by the releases we build with, though the newest mark it
- * deprecated. */
+/* Supported releases require the handle attribute, although the newest mark it deprecated. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 typedef cudnnBackendDescriptor_t desc;
@@ -21,7 +20,7 @@ enum { ENGINES = 12, UID_X = 'x', UID_W = 'w', UID_Y = 'y' };
 
 typedef struct choice {
     int32_t mode, index; /* place in that heuristic's list, which is fixed for a library version */
-    int64_t engine;      /* must be this one there */
+    int64_t engine;      /* the engine expected there */
     float ms;
     int32_t none; /* cuDNN has nothing */
 } choice;
@@ -153,8 +152,8 @@ static void engines_open(const dnn_plan *p, cudnnBackendHeurMode_t mode, engine_
     drop(&heur);
 }
 
-/* Which engine a configuration belongs to, whether its numbers are what we promise, and whether it compiles
- * first. */
+/* The engine of a configuration, whether it is deterministic and accurate enough, and whether it is compiled at run
+ * time. */
 static bool acceptable(const dnn_shape *s, desc config, int64_t *index, bool *compiles)
 {
     desc engine = NULL;

@@ -52,7 +52,7 @@ static void key_of(const gemm_shape *g, char key[TUNE_KEY])
     if (g->fp8) strcat(key, "-e4m3-rows");
 }
 
-/* rows x cols column-major is our stored matrix seen through its rows. */
+/* A stored row-major matrix is rows x cols in column-major order. */
 static cublasStatus_t layout(cublasLtMatrixLayout_t *l, cudaDataType_t t, int64_t rows, int64_t cols, int64_t ld,
                              int64_t batch, int64_t step)
 {
@@ -143,8 +143,8 @@ static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristic
     cublasLtMatmulPreference_t pref = NULL;
     uint64_t workspace = WORKSPACE;
     uint32_t align = 16;
-    int count = 0, wanted = p->shape.ta ? MAX_CANDIDATES
-                                        : CANDIDATES; /* how to split a weight gradient's long sum is hard to guess */
+    /* The best split of a weight gradient's long sum is hard to predict. */
+    int count = 0, wanted = p->shape.ta ? MAX_CANDIDATES : CANDIDATES;
     if (cuda_lib.cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
     cuda_lib.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                                   sizeof workspace);

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* What happens to the result on its way out. Vectors have the type of D. */
+/* What the epilogue does with the result. Vectors have the type of D. */
 typedef enum gemm_extra {
     GEMM_PLAIN,
     GEMM_RELU,
@@ -30,7 +30,7 @@ typedef struct gemm_shape {
     bool ta, tb;                           /* A is stored (k, m); B is stored (n, k) */
     int64_t lda, ldb, ldd;                 /* elements from stored row to row; 0: packed */
     int64_t batch, step_a, step_b, step_d; /* products and elements from one to the next; batch 0: one */
-    cloob_dtype in, out;                   /* F32 or BF16; F32 products never round to tf32 */
+    cloob_dtype in, out;                   /* F32 or BF16; F32 multiplications never round to tf32 */
     /* A and B are e4m3, bytes (m, k) and (n, k), whatever in, ta and tb are; m, n, k are multiples of 16, the result is
      * bf16. Every row of A (m) and of B (n) is multiplied by a float in device memory, see gemm_plan_scales. */
     bool fp8;

@@ -1,4 +1,4 @@
-/* The newest release that is there: the functions called are the same in all of them. */
+/* The newest release found: the functions called are the same in all of them. */
 #include "tensor/cuda/nvjpeg.h"
 
 #include "core/shared_object.h"

@@ -1,5 +1,5 @@
-/* nvJPEG, NVIDIA's JPEG decoder, loaded at its first use. Toolkits often come without its header, so the
- * few types and functions that are called stand here, as the library's binary interface has them. */
+/* nvJPEG, NVIDIA's JPEG decoder, loaded at its first use. Toolkits often come without its header, so the types and
+ * functions that are called are declared here, as in the library's binary interface. */
 #ifndef TENSOR_CUDA_NVJPEG_H
 #define TENSOR_CUDA_NVJPEG_H
 
@@ -8,7 +8,7 @@
 
 enum { NVJPEG_OK = 0, NVJPEG_PLANES = 4 };
 
-/* Who decodes. Values are the library's. */
+/* What decodes. Values are the library's. */
 typedef enum nvjpeg_backend {
     NVJPEG_KERNELS = 2, /* the multiprocessors; fewer than about 50 images at a time are decoded on the CPU */
     NVJPEG_ENGINES = 3  /* the decoders in hardware that data-centre GPUs have */

@@ -1,6 +1,6 @@
 /* Trials: how long a candidate takes, and memory to try it on.
  *
- * The memory comes from a pool of the driver that keeps what is given back, since taking and mapping gigabytes takes
+ * The memory comes from a pool of the driver that keeps freed memory, since allocating and mapping gigabytes takes
  * longer than most trials. The device's next allocation empties the pool. */
 #include <stdlib.h>
 
@@ -97,7 +97,7 @@ static cloob_status time_runs(cloob_ctx *ctx, cloob_status (*run)(void *user), v
 cloob_status cuda_time_against(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user), void *user, float best,
                                float *ms)
 {
-    const float hopeless = 1.25f, long_ms = 0.5f; /* long ones are steady */
+    const float hopeless = 1.25f, long_ms = 0.5f; /* times of long runs vary little */
     cuda_state *s = cuda_use(d);
     cudaEvent_t mark[TIMED_RUNS + 1] = { 0 };
     float each[TIMED_RUNS];

@@ -94,7 +94,7 @@ static void keep(tune_cache *t, const char *key, const void *value, size_t bytes
     e->used = false;
 }
 
-/* Whether it is a sound line of this key. */
+/* Whether it is an intact line of this key. */
 static bool read_line(tune_cache *t, char *line, const char *wanted)
 {
     entry e = { .bytes = 0 };
@@ -106,7 +106,7 @@ static bool read_line(tune_cache *t, char *line, const char *wanted)
     return strcmp(key, wanted) == 0;
 }
 
-/* All lines behind what was seen; a file that begins with another header is none. *found: one of them has this key. */
+/* Reads the lines after those read before; a file with another header has none. *found: one of them has this key. */
 static bool read_lines(tune_cache *t, char *text, const char *wanted, bool *found)
 {
     char *rest = NULL, *line = strtok_r(text, "\n", &rest);
@@ -143,7 +143,8 @@ static bool write_text(int fd, const char *text)
     return write(fd, text, n) == (ssize_t)n;
 }
 
-/* What others have added since; true: this key was among it. A file that is not ours begins anew. */
+/* Reads the lines that other processes have added; true: one of them has this key. A file with another header is
+ * overwritten. */
 static bool read_news(tune_cache *t, int fd, const char *key)
 {
     struct stat st;

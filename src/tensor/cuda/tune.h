@@ -1,7 +1,7 @@
 /* Choices found by timing (which algorithm for which shape), kept on disk between runs.
  *
- * The file is named after and begins with the device, the libraries' versions and the format; anything else in it is
- * ignored and written anew. Every line has a checksum: a damaged one is dropped and its choice timed again. Processes
+ * The file is named after and begins with the device, the libraries' versions and the format; a file with other
+ * contents is overwritten. Every line has a checksum: a damaged one is dropped and its choice timed again. Processes
  * that time the same choice at the same time agree on the one that was added first. Place: $CLOOB_TUNE_CACHE (a folder,
  * or "off"), else $XDG_CACHE_HOME/cloob, else $HOME/.cache/cloob. Not being able to read or write it costs time, never
  * an error. */
@@ -22,8 +22,8 @@ void tune_close(tune_cache *t); /* NULL is fine */
 
 /* key has no white space. Exactly `bytes` (at most TUNE_VALUE) must be stored for a hit. */
 bool tune_get(const tune_cache *t, const char *key, void *value, size_t bytes);
-/* Kept, and added to the file at once; where another process has added this key since the file was last looked at,
- * *value becomes what that one chose. */
+/* Stores the choice and appends it to the file at once. If another process has added this key since the file was last
+ * read, *value becomes its choice. */
 void tune_put(tune_cache *t, const char *key, void *value, size_t bytes);
 /* Over the choices that were asked for or made since opening, whatever their order; others of the file do not count. */
 uint64_t tune_choices_hash(const tune_cache *t);

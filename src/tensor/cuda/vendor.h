@@ -1,5 +1,5 @@
 /* NVIDIA's headers for host code: the runtime, cuBLAS, cuBLASLt, cuDNN. With vendor.cuh the only place that names
- * them (scripts/lint_layers.py checks it); NCCL's stands in dist/nccl.c, the one file that calls it. */
+ * them (scripts/lint_layers.py checks it); NCCL's is included by dist/nccl.c, the one file that calls it. */
 #ifndef TENSOR_CUDA_VENDOR_H
 #define TENSOR_CUDA_VENDOR_H
 

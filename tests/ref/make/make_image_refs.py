@@ -4,7 +4,7 @@
     python3 tests/ref/make/make_image_refs.py tests/ref/images tests/fuzz/corpus/image     (Pillow, NumPy, torchvision)
 
 The second folder gets smaller ones still, where a fuzzer may begin. index.json lists the cases; expected.bin holds their pixels, RGB, one after the other. Resizes are made in two steps,
-across and then down, because Pillow 13 chooses the order of the passes by their cost and older ones do not.
+in the order of Pillow 13, which older versions do not have.
 """
 import io, json, os, struct, sys, zlib
 
@@ -63,7 +63,7 @@ def save(name, im, **settings):
     return name
 
 
-def across_down(im, size, filt):
+def resize(im, size, filt):
     if im.size == size:
         return im
     if im.mode in ("1", "P"):
@@ -71,7 +71,9 @@ def across_down(im, size, filt):
     native = im.mode
     if native in ("LA", "RGBA"):
         im = im.convert({"LA": "La", "RGBA": "RGBa"}[native])
-    im = im.resize((size[0], im.size[1]), filt).resize(size, filt)
+    columns, rows = im.width - size[0], im.height - size[1]
+    down_first = rows > 0 and rows > 2 * columns
+    im = im.resize((im.width, size[1]) if down_first else (size[0], im.height), filt).resize(size, filt)
     return im.convert(native)
 
 
@@ -96,21 +98,21 @@ def add_all(file, views=True):
     for size, filt, name in ((14, Image.BICUBIC, "bicubic"), (31, Image.BILINEAR, "bilinear")):
         w, h = im.size
         full = (size, int(size * h / w)) if w <= h else (int(size * w / h), size)
-        r = across_down(im, full, filt)
+        r = resize(im, full, filt)
         t, l = int(round((full[1] - size) / 2)), int(round((full[0] - size) / 2))
         add(file, "eval", r.crop((l, t, l + size, t + size)).convert("RGB"), size=size, filter=name, mode="shortest")
     w, h = im.size
     t, l, ch, cw = h // 5, w // 6, max(1, h * 3 // 5), max(1, w * 2 // 3)
-    add(file, "crop", across_down(im.crop((l, t, l + cw, t + ch)), (18, 18), Image.BICUBIC).convert("RGB"),
+    add(file, "crop", resize(im.crop((l, t, l + cw, t + ch)), (18, 18), Image.BICUBIC).convert("RGB"),
         box=[t, l, ch, cw], size=18, filter="bicubic")
 
 
 def add_modes(file):
     im = load(file).convert("RGB")
     w, h = im.size
-    add(file, "eval", across_down(im, (22, 22), Image.BICUBIC), size=22, filter="bicubic", mode="squash")
+    add(file, "eval", resize(im, (22, 22), Image.BICUBIC), size=22, filter="bicubic", mode="squash")
     ratio = max(h / 22, w / 22)
-    r = across_down(im, (max(1, round(w / ratio)), max(1, round(h / ratio))), Image.BICUBIC)
+    r = resize(im, (max(1, round(w / ratio)), max(1, round(h / ratio))), Image.BICUBIC)
     pad = Image.new("RGB", (22, 22))
     pad.paste(r, ((22 - r.size[0]) // 2, (22 - r.size[1]) // 2))
     add(file, "eval", pad, size=22, filter="bicubic", mode="longest")
@@ -121,7 +123,7 @@ def add_padded(file):
     im = load(file)
     w, h = im.size
     ratio = max(h / 22, w / 22)
-    r = across_down(im, (max(1, round(w / ratio)), max(1, round(h / ratio))), Image.BICUBIC)
+    r = resize(im, (max(1, round(w / ratio)), max(1, round(h / ratio))), Image.BICUBIC)
     for fill in (0, 1, 5, 127):
         x, y = 22 - r.size[0], 22 - r.size[1]
         add(file, "eval", F.pad(r, [x // 2, y // 2, (x + 1) // 2, (y + 1) // 2], fill=fill).convert("RGB"), size=22, filter="bicubic", mode="longest", fill=fill)
@@ -192,6 +194,7 @@ def pngs():
     add_all(png("gray_alpha16.png", wide[..., :2], 16, 4))
     add_all(png("gray16.png", s[..., :1].astype(np.uint16) * 3 // 2, 16, 0), views=False)
     add_all(save("one.png", Image.fromarray(s[:1, :1, :3])))
+    add_all(save("tall.png", Image.fromarray(scene(16, 50, 4, 13), "RGBA")))  # resized down, then across
 
 
 def webps():

@@ -54,20 +54,29 @@ static __device__ uchar4 weighted(const view_axis *a, int i, const uchar4 *in, i
     return make_uchar4(ycc_byte(r >> RESIZE_BITS), ycc_byte(g >> RESIZE_BITS), ycc_byte(b >> RESIZE_BITS), 0);
 }
 
-static __global__ void across_kernel(const gpu_view *images, int size)
+static __host__ __device__ bool is_down_first(const gpu_view *v, int size)
 {
-    const gpu_view *v = &images[blockIdx.y];
-    const view_axis *a = &v->axis[0];
-    FOR_EACH(i, v->axis[1].in * size) v->mid[i] = weighted(a, i % size, v->rgb + (int64_t)(i / size) * a->in, 1);
+    return resize_down_first(v->axis[0].in, v->axis[1].in, size, size);
 }
 
-static __global__ void down_kernel(const gpu_view *images, int size)
+static __global__ void first_kernel(const gpu_view *images, int size)
+{
+    const gpu_view *v = &images[blockIdx.y];
+    const view_axis *x = &v->axis[0], *y = &v->axis[1];
+    if (is_down_first(v, size))
+        FOR_EACH(i, size * x->in) v->mid[i] = weighted(y, i / x->in, v->rgb + i % x->in, x->in);
+    else
+        FOR_EACH(i, y->in * size) v->mid[i] = weighted(x, i % size, v->rgb + (int64_t)(i / size) * x->in, 1);
+}
+
+static __global__ void second_kernel(const gpu_view *images, int size)
 {
     const gpu_view *v = &images[blockIdx.y];
     FOR_EACH(i, size * size)
     {
         int x = i % size, y = i / size;
-        uchar4 p = weighted(&v->axis[1], y, v->mid + x, size);
+        uchar4 p = is_down_first(v, size) ? weighted(&v->axis[0], x, v->mid + (int64_t)y * v->axis[0].in, 1)
+                                          : weighted(&v->axis[1], y, v->mid + x, size);
         uint8_t *out = v->out + ((int64_t)y * size + (v->flip ? size - 1 - x : x)) * 3;
         out[0] = p.x, out[1] = p.y, out[2] = p.z;
     }
@@ -92,7 +101,7 @@ size_t gpu_view_carve(gpu_view *v, int size, int filter, uint8_t *base)
         carve(base, &used, n * (size_t)a->taps * 4, (void **)&a->k);
     }
     carve(base, &used, width * height * sizeof(uchar4), (void **)&v->rgb);
-    return carve(base, &used, height * n * sizeof(uchar4), (void **)&v->mid);
+    return carve(base, &used, (is_down_first(v, size) ? width : height) * n * sizeof(uchar4), (void **)&v->mid);
 }
 
 cudaError_t gpu_views_run(const gpu_view *images, int n, int size, int filter, cudaStream_t stream)
@@ -100,7 +109,7 @@ cudaError_t gpu_views_run(const gpu_view *images, int n, int size, int filter, c
     dim3 grid(BLOCKS, (unsigned)n), axes((unsigned)((size + THREADS - 1) / THREADS), (unsigned)n, 2);
     weights_kernel<<<axes, THREADS, 0, stream>>>(images, size, filter);
     rgb_kernel<<<grid, THREADS, 0, stream>>>(images);
-    across_kernel<<<grid, THREADS, 0, stream>>>(images, size);
-    down_kernel<<<grid, THREADS, 0, stream>>>(images, size);
+    first_kernel<<<grid, THREADS, 0, stream>>>(images, size);
+    second_kernel<<<grid, THREADS, 0, stream>>>(images, size);
     return cudaGetLastError();
 }

@@ -1,4 +1,4 @@
-/* From the planes of decoded JPEGs to views, on the GPU: RGB of the box, across, down, mirror. Pixel for pixel what
+/* From the planes of decoded JPEGs to views, on the GPU: RGB of the box, two passes, mirror. Pixel for pixel what
  * ycc.h and resize.h define. */
 #ifndef DATA_VIEW_CUDA_VIEW_KERNELS_H
 #define DATA_VIEW_CUDA_VIEW_KERNELS_H
@@ -22,7 +22,7 @@ typedef struct gpu_view {
     ycc_planes planes;
     int32_t top, left; /* of the box, which is axis[1].in x axis[0].in */
     view_axis axis[2]; /* across, down */
-    uchar4 *rgb, *mid; /* scratch: (box height, box width), (box height, size) */
+    uchar4 *rgb, *mid; /* scratch: (box height, box width), between the passes */
     uint8_t *out;      /* (size, size, 3) */
     int32_t flip;      /* mirrored, left to right */
 } gpu_view;

@@ -1,5 +1,5 @@
 /* Groups of batch norm's apply or backward apply and the 1 x 1 convolution that reads its result: by one GEMM that
- * makes its left factor itself (prologue_gemm.h), where that was faster when the plan was made. */
+ * computes its left operand (prologue_gemm.h), where that was faster when the plan was made. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,7 +31,7 @@ static cloob_status trial_run(void *user)
     return cuda_check(t->ctx, prologue_gemm_run(t->d->stream, &t->p, t->sms), "timing a fused GEMM");
 }
 
-/* Noise for everything the GEMM reads, and memory for what it writes. side: the factor is written out. */
+/* Noise for everything the GEMM reads, and memory for what it writes. side: the operand is also written. */
 static cloob_status trial_open(trial *t, bool side)
 {
     prologue_gemm *p = &t->p;
@@ -86,7 +86,7 @@ static bool try_variants(const op_env *env, const prologue_gemm *p, bool side, v
     return open;
 }
 
-/* How fast the GEMM is, from the cache or by trials; ms large when it cannot be tried. */
+/* The time of the GEMM, from the cache or by trials; ms is large when it cannot be tried. */
 static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool side)
 {
     char key[TUNE_KEY];
@@ -118,8 +118,8 @@ static int asked_variant(const op_env *env, prologue_gemm p)
     return -1;
 }
 
-/* Which variant, or -1 when one after the other is better. *ms: in, of that; out, of what was chosen. extra_ms: time
- * needed in addition to the GEMM. */
+/* Which variant, or -1 when separate kernels are faster. *ms: in: their time; out: the time of the choice. extra_ms:
+ * time needed in addition to the GEMM. */
 static int variant_for(const op_env *env, const prologue_gemm *p, bool side, float *ms, float extra_ms)
 {
     float separate_ms = *ms;
@@ -136,7 +136,7 @@ static int variant_for(const op_env *env, const prologue_gemm *p, bool side, flo
 }
 
 /* Claims the group where the GEMM helps, and lays out scratch: numbers for the end of batch norm's sums, the weight,
- * the sums. side: the factor is written out; extra_ms: time needed in addition to the GEMM. */
+ * the sums. side: the operand is also written; extra_ms: time needed in addition to the GEMM. */
 static cloob_status claim(const op_env *env, op_group *g, prologue_gemm p, bool side, float extra_ms, bool *claims)
 {
     prologue_state s = { .variant = variant_for(env, &p, side, &g->ms, extra_ms) };

@@ -9,7 +9,7 @@
 
 typedef struct linear_state {
     gemm_plan *plan;
-    fp8_gemm *eight;   /* in its place; NULL: 16 or 32 bits */
+    fp8_gemm *eight;   /* used instead; NULL: 16 or 32 bits */
     size_t bias, sums; /* offsets in scratch, behind the workspace */
     bool fused_sum;    /* linear_dw: the GEMM also sums dy */
 } linear_state;
@@ -93,7 +93,7 @@ cloob_status linear_dx_cuda(const op_env *env, const op_args *a)
                     a->scratch);
 }
 
-/* What summing dy by a pass of its own costs: reading it at a bandwidth we reach, and two launches. */
+/* The cost of summing dy in a separate pass: reading it at the bandwidth that kernels reach, and two launches. */
 static float sum_ms(const tensor *dy) { return (float)tensor_bytes(dy) / 3.5e9f + 0.006f; }
 
 /* dw (O, K) = dy^T x, or dw (K, O) = x^T dy when the weight is stored transposed. */

@@ -1,4 +1,4 @@
-/* bf16 rows rounded to e4m3, each under a scale of its own. */
+/* bf16 rows rounded to e4m3, each with its own scale. */
 #include "nn/cuda/common.cuh"
 #include "nn/cuda/linear/fp8_gemm.h"
 
