@@ -1,4 +1,4 @@
-/* The folders of the cache: where it is, what it has, and how a file is added while others read. */
+/* Folders of Hugging Face's cache: their paths, their content, and adding files while other processes read. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "core/sbuf.h"
 #include "hub/hub.h"
 
-/* ---- where it is --------------------------------------------------------------------------------- */
+/* ---- paths --------------------------------------------------------------------------------------- */
 
 cloob_status hub_put(cloob_ctx *ctx, char path[HUB_PATH], const char *format, ...)
 {
@@ -25,7 +25,7 @@ cloob_status hub_put(cloob_ctx *ctx, char path[HUB_PATH], const char *format, ..
     int n = vsnprintf(path, HUB_PATH, format, args);
     va_end(args);
     if (n >= 0 && n < HUB_PATH) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%.200s...: a path of more than %d bytes", path, HUB_PATH - 1);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%.200s...: path longer than %d bytes", path, HUB_PATH - 1);
 }
 
 static const char *value_of(const char *variable)
@@ -43,7 +43,8 @@ bool hub_is_set(const char *variable)
     return false;
 }
 
-/* $NAME and ${NAME} become their values, as in huggingface_hub; what is not set stays. */
+/* Replaces $NAME and ${NAME} in a path by the values of environment variables, as huggingface_hub does. Variables that
+ * are not set are left as they are. */
 static cloob_status expand(cloob_ctx *ctx, char path[HUB_PATH])
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
@@ -64,13 +65,13 @@ static cloob_status expand(cloob_ctx *ctx, char path[HUB_PATH])
     return status;
 }
 
-/* A folder that the environment names, with ~ for the home folder. */
+/* path = folder + below, with a leading ~ in folder and environment variables replaced. */
 static cloob_status put_folder(cloob_ctx *ctx, char path[HUB_PATH], const char *folder, const char *below)
 {
     const char *home = value_of("HOME");
     bool tilde = folder[0] == '~' && (folder[1] == '/' || !folder[1]);
     if (tilde && !home)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the cache of models has no place: set HF_HUB_CACHE or HOME");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "cannot find the folder of the model cache; set HF_HUB_CACHE or HOME");
     CLOOB_TRY(hub_put(ctx, path, "%s%s%s", tilde ? home : "", folder + tilde, below));
     return expand(ctx, path);
 }
@@ -123,7 +124,7 @@ bool hub_ref_read(const hub_repo *r, char commit[HUB_COMMIT])
     return true;
 }
 
-/* The folder of a file, with those above it. */
+/* Creates the folder of a file, with its parents. */
 static cloob_status make_folder_of(cloob_ctx *ctx, const char *path)
 {
     char *folder = file_folder(path);
@@ -184,8 +185,8 @@ void hub_note_absent(cloob_ctx *ctx, const hub_repo *r, const char *commit, cons
     if (fd >= 0) close(fd);
 }
 
-/* A configuration and a tokenizer, or a note that the commit has none: another program may have fetched the weights
- * alone. */
+/* Whether the snapshot has a configuration and a tokenizer, or a note that the repository has none. Another program may
+ * have downloaded only the weights. */
 static bool is_whole(const hub_repo *r, const char *commit, const snapshot *s)
 {
     static const char *const tokenizers[] = { "tokenizer.json", "merges.txt",      "vocab.txt",
@@ -197,7 +198,7 @@ static bool is_whole(const hub_repo *r, const char *commit, const snapshot *s)
                          is_known_absent(r, commit, "config.json"));
 }
 
-/* The shards of an index, all of them. */
+/* Whether the snapshot has all shards of an index. */
 static bool has_shards(cloob_ctx *ctx, const snapshot *s, const char *index)
 {
     char path[HUB_PATH];
@@ -210,7 +211,7 @@ static bool has_shards(cloob_ctx *ctx, const snapshot *s, const char *index)
     return all;
 }
 
-/* The weights of a repository that names them in its own way: the only file of the snapshot that may hold some. */
+/* Finds weights under an unusual name: the only file in the snapshot that may contain weights. */
 static bool find_only_weights(const snapshot *s, char name[256])
 {
     hub_listing l = { 0 };
@@ -248,7 +249,8 @@ cloob_status hub_blob_path(cloob_ctx *ctx, const hub_repo *r, const char *etag, 
     return hub_put(ctx, path, "%s/blobs/%s%s", r->folder, etag, ending);
 }
 
-/* Another process may have removed the file between open and flock: then the lock is of no use. */
+/* Whether the open lock file still has its name. If another process removed it between open and flock, the lock
+ * excludes nobody. */
 static bool is_linked(int fd)
 {
     struct stat st;
@@ -269,9 +271,10 @@ cloob_status hub_lock(cloob_ctx *ctx, const hub_repo *r, const char *etag, const
         bool got = flock(*fd, LOCK_EX | LOCK_NB) == 0, taken = !got && (errno == EWOULDBLOCK || errno == EINTR);
         if (got && is_linked(*fd)) return CLOOB_OK;
         if (!taken) hub_unlock(*fd), *fd = -1;
-        if (!taken && !got) return CLOOB_OK; /* a file system without locks */
+        if (!taken && !got) return CLOOB_OK; /* the file system does not support locks */
         if (!taken) continue;
-        if (tries == 20) ctx_log(ctx, CLOOB_LOG_INFO, "another program downloads a file of %s; waiting", r->name.repo);
+        if (tries == 20)
+            ctx_log(ctx, CLOOB_LOG_INFO, "waiting for another process that is downloading %s", r->name.repo);
         nanosleep(&(struct timespec){ 0, 100000000 }, NULL);
     }
     hub_unlock(*fd);
@@ -284,7 +287,7 @@ void hub_unlock(int fd)
     if (fd >= 0) close(fd);
 }
 
-/* Where links fail, the snapshot gets the blob itself, as huggingface_hub does it. */
+/* Links `path` to the blob. If links are not supported, moves the blob there instead, as huggingface_hub does. */
 static bool link_or_move(const char *blob, const char *target, const char *path, const char *temporary)
 {
     (void)unlink(temporary);

@@ -1,4 +1,4 @@
-/* libcurl, by the names that distributions give it. */
+/* Loads libcurl under any of the library names that distributions use. */
 #include "hub/curl.h"
 
 #include <dlfcn.h>
@@ -19,12 +19,12 @@ static shared_object library = { .file = { "libcurl.so.4", "libcurl-gnutls.so.4"
                                  .install = "libcurl4 to download models and images" };
 SHARED_LISTED(library)
 
-/* libcurl is initialised once, by the first thread that uses it. */
+/* Result of the initialisation of libcurl, done once by the first thread that needs it. */
 static CURLcode initialised;
-static char certificates[1024]; /* file of certification authorities; "": the library's own choice */
+static char certificates[1024]; /* file of certificate authorities; "": libcurl's default */
 
-/* The library that a wheel or a tarball contains was built for one distribution; others have their file elsewhere. A
- * machine without any uses the copy next to the library. */
+/* Finds the system's file of certificate authorities. The libcurl in a wheel or tarball was built for one distribution,
+ * and others have the file at another path. A system without one uses the file next to the library. */
 static void find_certificates(void)
 {
     static const char *const place[] = {
@@ -53,7 +53,7 @@ cloob_status curl_load(cloob_ctx *ctx)
     CLOOB_TRY(shared_object_use(ctx, &library));
     pthread_once(&once, initialise);
     if (initialised == CURLE_OK) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "libcurl cannot be initialised");
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "cannot initialise libcurl");
 }
 
 void curl_set_up(CURL *c, const char *url)

@@ -1,12 +1,12 @@
-/* libcurl, opened when it is first used. Nothing else includes its headers or links with it.
+/* libcurl, loaded on first use. No other file includes its headers, and nothing links to it.
  *
  *     CLOOB_TRY(curl_load(ctx));
  *     CURL *c = curl_lib.curl_easy_init();
- */
+ * */
 #ifndef HUB_CURL_H
 #define HUB_CURL_H
 
-#define CURL_DISABLE_TYPECHECK /* its macros expect calls by the plain names */
+#define CURL_DISABLE_TYPECHECK /* its macros require direct calls of the functions */
 #include <curl/curl.h>
 
 #include "core/ctx.h"
@@ -36,11 +36,11 @@ typedef struct curl_functions {
 
 extern curl_functions curl_lib;
 
-/* Opens the library once for the process; from any thread. Fails with one line that names the missing library. */
+/* Loads the library, once per process; thread-safe. Fails with the name of the missing library. */
 cloob_status curl_load(cloob_ctx *ctx);
 
-/* What every transfer has: http and https alone, redirects by hand, no signals, no passwords from ~/.netrc, and the
- * authorities of SSL_CERT_FILE, REQUESTS_CA_BUNDLE or the system. */
+/* Sets options common to all transfers: only http and https, no automatic redirects, no signals, no passwords from
+ * ~/.netrc, and certificate authorities from SSL_CERT_FILE, REQUESTS_CA_BUNDLE or the system. */
 void curl_set_up(CURL *c, const char *url);
 
 #endif

@@ -1,5 +1,5 @@
-/* Downloads the files that a snapshot lacks: two at a time, resumed after an interruption, verified before they are
- * renamed. */
+/* Downloads the files that a snapshot lacks, two at a time. Downloads resume after an interruption, and files are
+ * verified before they get their final name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -18,27 +18,27 @@
 
 enum { WORKERS = 2, MAX_PAGES = 100, MAX_PAGE_BYTES = 32 << 20 };
 
-static const char PARTIAL[] = ".cloob.incomplete"; /* ending of a blob that is not complete */
+static const char PARTIAL[] = ".cloob.incomplete"; /* suffix of an incomplete blob */
 
-/* The files of one repository that are fetched together. */
+/* A download of several files of a repository. */
 typedef struct download {
     const hub_repo *r;
     const hub_site *site;
     const char *commit;
     const hub_file *file[HUB_MAX_FILES];
     int64_t count;
-    int64_t total; /* bytes of them */
+    int64_t total; /* total bytes of the files */
     atomic_llong have;
     atomic_int next, running;
     atomic_bool stop;
-    pthread_mutex_t lock; /* the two below: the first failure */
+    pthread_mutex_t lock; /* guards the two below, which hold the first failure */
     cloob_status status;
     char error[CTX_ERROR_BYTES];
 } download;
 
-/* ---- addresses ----------------------------------------------------------------------------------- */
+/* ---- URLs ---------------------------------------------------------------------------------------- */
 
-/* Every byte that has a meaning in a URL is escaped; "refs/pr/1" becomes "refs%2Fpr%2F1". */
+/* Appends text with URL escapes; "refs/pr/1" becomes "refs%2Fpr%2F1". */
 static void put_escaped(sbuf *s, const char *text)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
@@ -47,7 +47,8 @@ static void put_escaped(sbuf *s, const char *text)
         else sbuf_printf(s, "%%%02X", (unsigned char)*text);
 }
 
-/* ENDPOINT/ORG/NAME/resolve/REVISION/FILE, or with `api` ENDPOINT/api/models/ORG/NAME/tree/REVISION?recursive=true. */
+/* Builds ENDPOINT/ORG/NAME/resolve/REVISION/FILE, or with `api`
+ * ENDPOINT/api/models/ORG/NAME/tree/REVISION?recursive=true. */
 static cloob_status put_url(cloob_ctx *ctx, const hub_site *site, const char *repo, const char *revision,
                             const char *file, sbuf *s)
 {
@@ -61,9 +62,9 @@ static cloob_status put_url(cloob_ctx *ctx, const hub_site *site, const char *re
     return ctx_no_memory(ctx, 1, "an address");
 }
 
-/* ---- what the repository has --------------------------------------------------------------------- */
+/* ---- listing of the repository ------------------------------------------------------------------- */
 
-/* The commit of the revision. The hub names it even where there is no such file. */
+/* Gets the commit of the revision from a response header, which the hub sends even if the file does not exist. */
 static cloob_status ask_commit(http_session *s, const hub_repo *r, char commit[HUB_COMMIT])
 {
     sbuf url;
@@ -79,8 +80,9 @@ static cloob_status ask_commit(http_session *s, const hub_repo *r, char commit[H
     if (a.result != CURLE_OK || (a.code >= 400 && !(missing && a.commit[0])))
         return http_refuse(s, &r->name, "its commit", &a);
     if (!a.commit[0])
-        return ctx_fail(s->ctx, CLOOB_ERR_IO, "%s: %s names no commit (X-Repo-Commit): is it a hub of models?",
-                        r->name.repo, s->site->endpoint);
+        return ctx_fail(s->ctx, CLOOB_ERR_IO,
+                        "%s: %s sent no commit (X-Repo-Commit); check that HF_ENDPOINT is a model hub", r->name.repo,
+                        s->site->endpoint);
     memcpy(commit, a.commit, HUB_COMMIT);
     return CLOOB_OK;
 }
@@ -93,7 +95,8 @@ static bool add_to_page(void *user, const http_answer *a, const char *data, size
     return !page->failed && page->len <= MAX_PAGE_BYTES;
 }
 
-/* One page; *url becomes the address of the next one, or is released. */
+/* Gets one page of the list of files. *url becomes the URL of the next page; after the last it is released and
+ * empty. */
 static cloob_status ask_page(http_session *s, const hub_repo *r, sbuf *url, hub_listing *l)
 {
     sbuf page = { 0 };
@@ -106,7 +109,7 @@ static cloob_status ask_page(http_session *s, const hub_repo *r, sbuf *url, hub_
     } while (status == CLOOB_OK && (a.result != CURLE_OK || a.code != 200) && http_try_again(s, &a, &tries));
     sbuf_release(url);
     if (status == CLOOB_OK && page.len > MAX_PAGE_BYTES)
-        status = ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: its list of files is too long", r->name.repo);
+        status = ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: the list of its files is too long", r->name.repo);
     else if (status == CLOOB_OK && (a.result != CURLE_OK || a.code != 200))
         status = http_refuse(s, &r->name, "its list of files", &a);
     if (status == CLOOB_OK) status = hub_listing_add(s->ctx, l, page.data ? page.data : "", page.len);
@@ -123,7 +126,7 @@ static cloob_status ask_listing(http_session *s, const hub_repo *r, const char *
     for (int page = 0; status == CLOOB_OK && url.data; page++) {
         status = ask_page(s, r, &url, l);
         if (status == CLOOB_OK && url.data && page == MAX_PAGES)
-            status = ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: its list of files does not end", r->name.repo);
+            status = ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: the list of its files has too many pages", r->name.repo);
     }
     sbuf_release(&url);
     return status;
@@ -137,10 +140,10 @@ typedef struct partial {
     const hub_file *f;
     char path[HUB_PATH];
     int fd;
-    int64_t bytes; /* written and hashed so far */
+    int64_t bytes; /* bytes written and hashed so far */
     sha hash;
-    bool begun;          /* the answer has sent bytes */
-    cloob_status status; /* of writing */
+    bool begun;          /* the response has started */
+    cloob_status status; /* result of writing */
 } partial;
 
 static void restart(partial *p)
@@ -151,18 +154,20 @@ static void restart(partial *p)
     p->bytes = 0;
     sha_begin(&p->hash, large ? SHA_256 : SHA_1);
     int n = snprintf(head, sizeof head, "blob %lld", (long long)p->f->bytes);
-    if (!large) sha_add(&p->hash, head, (size_t)n + 1); /* Git hashes this line, and its zero, before the content */
+    if (!large)
+        sha_add(&p->hash, head, (size_t)n + 1); /* Git hashes this header, including its zero, before the
+                                                         * content */
 }
 
 static cloob_status cannot_write(partial *p)
 {
     bool full = errno == ENOSPC || errno == EDQUOT;
     p->status = ctx_fail(p->ctx, CLOOB_ERR_IO, "%s: cannot write: %s%s", p->path, strerror(errno),
-                         full ? "; make room, or set HF_HUB_CACHE to a folder on another disk" : "");
+                         full ? "; free disk space, or set HF_HUB_CACHE to a folder on another disk" : "");
     return p->status;
 }
 
-/* Opens the partial file and hashes what an earlier run wrote. */
+/* Opens the partial file and hashes what an earlier download wrote. */
 static cloob_status partial_open(partial *p)
 {
     static const size_t CHUNK = 1 << 20;
@@ -182,34 +187,38 @@ static cloob_status partial_open(partial *p)
         if (atomic_load(&p->d->stop)) break;
     }
     free(buffer);
-    if (n < 0 || p->bytes > p->f->bytes) restart(p); /* damaged */
+    if (n < 0 || p->bytes > p->f->bytes) restart(p); /* unreadable or longer than the file */
     return CLOOB_OK;
 }
 
-/* The first bytes of an answer: a server that knows no ranges sends the whole file. */
+/* Handles the start of a response: checks that it is the expected file and range. A server without range support sends
+ * the whole file. */
 static bool begin_answer(partial *p, const http_answer *a)
 {
     p->begun = true;
     if ((a->etag[0] && strcmp(a->etag, p->f->etag) != 0) || (a->linked_bytes >= 0 && a->linked_bytes != p->f->bytes)) {
-        p->status = ctx_fail(p->ctx, CLOOB_ERR_FORMAT, "%s of %s: the hub's list and its file do not agree; try again",
-                             p->f->name, p->d->r->name.repo);
+        p->status =
+            ctx_fail(p->ctx, CLOOB_ERR_FORMAT, "%s of %s: hash or size differs from the hub's list of files; try again",
+                     p->f->name, p->d->r->name.repo);
         return false;
     }
     if (a->code == 200) restart(p);
     if (a->code == 200 || a->range_begin == p->bytes) return true;
-    p->status = ctx_fail(p->ctx, CLOOB_ERR_IO, "%s of %s: the hub sends another part than the one asked for",
+    p->status = ctx_fail(p->ctx, CLOOB_ERR_IO, "%s of %s: the hub sent another byte range than requested; try again",
                          p->f->name, p->d->r->name.repo);
     return false;
 }
 
-/* The bytes go where they belong whoever else writes to the file: without a lock, another process writes the same. */
+/* Writes a piece of the response at its offset. If the file system has no locks, another process may write the same
+ * bytes at the same time, which is harmless. */
 static bool add_to_partial(void *user, const http_answer *a, const char *data, size_t bytes)
 {
     partial *p = user;
     if (!p->begun && !begin_answer(p, a)) return false;
     if ((int64_t)bytes > p->f->bytes - p->bytes) {
-        p->status = ctx_fail(p->ctx, CLOOB_ERR_FORMAT, "%s of %s: the hub sends more than its %lld bytes", p->f->name,
-                             p->d->r->name.repo, (long long)p->f->bytes);
+        p->status =
+            ctx_fail(p->ctx, CLOOB_ERR_FORMAT, "%s of %s: the hub sent more than the file's %lld bytes; try again",
+                     p->f->name, p->d->r->name.repo, (long long)p->f->bytes);
         return false;
     }
     for (size_t at = 0; at < bytes;) {
@@ -223,7 +232,7 @@ static bool add_to_partial(void *user, const http_answer *a, const char *data, s
     return true;
 }
 
-/* Asks until the file is complete. */
+/* Requests the rest of the file until it is complete, with retries. */
 static cloob_status transfer_all(http_session *s, partial *p)
 {
     sbuf url;
@@ -250,11 +259,12 @@ static cloob_status transfer_all(http_session *s, partial *p)
 static cloob_status wrong_bytes(const partial *p, const char *hex)
 {
     return ctx_fail(p->ctx, CLOOB_ERR_FORMAT,
-                    "%s of %s: damaged in transit: its hash is %.12s..., the hub names %.12s...; try again", p->f->name,
+                    "%s of %s: damaged download: its hash is %.12s..., expected %.12s...; try again", p->f->name,
                     p->d->r->name.repo, hex, p->f->etag);
 }
 
-/* A resumed file with a wrong hash may have begun with wrong bytes: it is fetched once more, from the start. */
+/* Downloads a file into a blob. If a resumed file has a wrong hash, its old part may be damaged, so it is downloaded
+ * once more from the start. */
 static cloob_status fetch_blob(http_session *s, partial *p, const char *blob)
 {
     char hex[SHA_HEX];
@@ -275,7 +285,7 @@ static cloob_status fetch_blob(http_session *s, partial *p, const char *blob)
     return CLOOB_OK;
 }
 
-/* Under the blob's lock. Another process may have made it meanwhile. */
+/* Downloads a file while holding the blob's lock, unless another process has created the blob in the meantime. */
 static cloob_status fetch_locked(http_session *s, download *d, const hub_file *f)
 {
     char blob[HUB_PATH];
@@ -302,9 +312,9 @@ static cloob_status fetch_file(http_session *s, download *d, const hub_file *f)
     return status;
 }
 
-/* ---- two at a time ------------------------------------------------------------------------------- */
+/* ---- worker threads ------------------------------------------------------------------------------ */
 
-static void keep_failure(download *d, cloob_status status, const char *text)
+static void record_failure(download *d, cloob_status status, const char *text)
 {
     pthread_mutex_lock(&d->lock);
     if (d->status == CLOOB_OK || d->status == CLOOB_ERR_STOPPED) {
@@ -322,7 +332,7 @@ typedef struct worker {
     bool started;
 } worker;
 
-static void *work(void *arg)
+static void *run_worker(void *arg)
 {
     worker *w = arg;
     download *d = w->d;
@@ -330,14 +340,14 @@ static void *work(void *arg)
     cloob_status status = http_open(w->ctx, d->site, &d->stop, &s);
     for (int64_t i; status == CLOOB_OK && !atomic_load(&d->stop) && (i = atomic_fetch_add(&d->next, 1)) < d->count;)
         status = fetch_file(&s, d, d->file[i]);
-    if (status != CLOOB_OK) keep_failure(d, status, cloob_error(w->ctx));
+    if (status != CLOOB_OK) record_failure(d, status, cloob_error(w->ctx));
     http_close(&s);
     atomic_fetch_sub(&d->running, 1);
     return NULL;
 }
 
-/* The context's callbacks, progress and should_stop, run on the caller's thread. */
-static void watch(cloob_ctx *ctx, download *d)
+/* Waits for the workers. The context's callbacks (progress, should_stop) run here, on the caller's thread. */
+static void wait_for_workers(cloob_ctx *ctx, download *d)
 {
     while (atomic_load(&d->running) > 0) {
         ctx_progress(ctx, "download", atomic_load(&d->have), d->total, "bytes");
@@ -365,12 +375,13 @@ static cloob_status check_space(cloob_ctx *ctx, const download *d)
     for (int64_t i = 0; i < d->count; i++) /* another commit may have the blob, an earlier run a part of it */
         need -= (double)(size_of_blob(ctx, d->r, d->file[i], "") + size_of_blob(ctx, d->r, d->file[i], PARTIAL));
     if (need <= room) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_IO,
-                    "%s: needs %.0f MB, and %s has %.0f; make room, or set HF_HUB_CACHE to a folder on another disk",
-                    d->r->name.repo, ceil(need / 1e6), d->r->folder, floor(room / 1e6));
+    return ctx_fail(
+        ctx, CLOOB_ERR_IO,
+        "%s: needs %.0f MB, but %s has only %.0f; free disk space, or set HF_HUB_CACHE to a folder on another disk",
+        d->r->name.repo, ceil(need / 1e6), d->r->folder, floor(room / 1e6));
 }
 
-/* Fetches all of d->file. */
+/* Downloads all of d->file. */
 static cloob_status fetch_all(cloob_ctx *ctx, download *d)
 {
     worker w[WORKERS] = { 0 };
@@ -381,11 +392,11 @@ static cloob_status fetch_all(cloob_ctx *ctx, download *d)
     atomic_store(&d->running, WORKERS);
     for (int i = 0; i < WORKERS; i++) {
         w[i] = (worker){ .d = d, .ctx = ctx_worker(ctx) };
-        w[i].started = w[i].ctx && pthread_create(&w[i].thread, NULL, work, &w[i]) == 0;
+        w[i].started = w[i].ctx && pthread_create(&w[i].thread, NULL, run_worker, &w[i]) == 0;
         if (!w[i].started) atomic_fetch_sub(&d->running, 1);
     }
-    if (!w[0].started && !w[1].started) keep_failure(d, CLOOB_ERR_MEMORY, "no thread can be started for a download");
-    watch(ctx, d);
+    if (!w[0].started && !w[1].started) record_failure(d, CLOOB_ERR_MEMORY, "cannot start a thread for the download");
+    wait_for_workers(ctx, d);
     for (int i = 0; i < WORKERS; i++) {
         if (w[i].started) pthread_join(w[i].thread, NULL);
         cloob_ctx_destroy(w[i].ctx);
@@ -394,7 +405,7 @@ static cloob_status fetch_all(cloob_ctx *ctx, download *d)
     return d->status == CLOOB_OK ? CLOOB_OK : ctx_fail(ctx, d->status, "%s", d->error);
 }
 
-static bool want(download *d, const hub_file *f)
+static bool add_if_missing(download *d, const hub_file *f)
 {
     if (hub_snapshot_has(d->r, d->commit, f)) return true;
     if (d->count == HUB_MAX_FILES) return false;
@@ -406,14 +417,14 @@ static bool want(download *d, const hub_file *f)
 
 static bool listed(const void *folder, const char *name) { return hub_listing_find(folder, name) != NULL; }
 
-/* The files other than weights, and the index where there is one. */
+/* Downloads the files other than weights, and the index of shards if there is one. */
 static cloob_status fetch_small(cloob_ctx *ctx, download *d, const hub_listing *l, const hub_file *index)
 {
     for (int i = 0; hub_small_files[i]; i++) {
         const hub_file *f = hub_listing_find(l, hub_small_files[i]);
-        if (f) want(d, f);
+        if (f) add_if_missing(d, f);
     }
-    if (index) want(d, index);
+    if (index) add_if_missing(d, index);
     return fetch_all(ctx, d);
 }
 
@@ -422,22 +433,22 @@ static cloob_status fetch_weights(cloob_ctx *ctx, download *d, const hub_listing
     char path[HUB_PATH];
     hub_names shards = { 0 };
     if (!hub_is_index(weights->name)) {
-        want(d, weights);
+        add_if_missing(d, weights);
         return fetch_all(ctx, d);
     }
     CLOOB_TRY(hub_put(ctx, path, "%s/snapshots/%s/%s", d->r->folder, d->commit, weights->name));
     cloob_status status = hub_index_shards(ctx, path, &shards);
     for (int64_t i = 0; i < shards.count && status == CLOOB_OK; i++) {
         const hub_file *f = hub_listing_find(l, shards.name[i]);
-        if (!f || !want(d, f))
-            status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: it has no %s, which its %s lists", d->r->name.repo,
+        if (!f || !add_if_missing(d, f))
+            status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the repository lacks %s, which its %s lists", d->r->name.repo,
                               shards.name[i], weights->name);
     }
     hub_names_release(&shards);
     return status == CLOOB_OK ? fetch_all(ctx, d) : status;
 }
 
-/* The weights come last: a snapshot that has them has all the rest. */
+/* Downloads a model. The weights come last, so a snapshot with weights is complete. */
 static cloob_status fetch_model(cloob_ctx *ctx, const hub_repo *r, const hub_site *site, const char *commit,
                                 const hub_listing *l)
 {
@@ -446,8 +457,8 @@ static cloob_status fetch_model(cloob_ctx *ctx, const hub_repo *r, const hub_sit
     const hub_file *weights = name[0] ? hub_listing_find(l, name) : hub_only_weights(l);
     if (!weights)
         return ctx_fail(ctx, CLOOB_ERR_IO,
-                        "%s: holds no weights under a name that is known, such as model.safetensors or "
-                        "open_clip_model.safetensors",
+                        "%s: no weights with a known file name, such as model.safetensors or "
+                        "open_clip_model.safetensors, in this repository",
                         r->name.repo);
     download small = { .r = r, .site = site, .commit = commit }, large = { .r = r, .site = site, .commit = commit };
     CLOOB_TRY(fetch_small(ctx, &small, l, hub_is_index(weights->name) ? weights : NULL));

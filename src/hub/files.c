@@ -1,4 +1,4 @@
-/* Which files of a repository a model needs, out of a listing that comes from elsewhere. */
+/* Selects the files that a model needs from the list of a repository's files, which is untrusted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ const char *const hub_small_files[] = {
     NULL,
 };
 
-/* Weights by preference. */
+/* File names of weights, in order of preference. */
 static const char *const weights[] = {
     "open_clip_model.safetensors",
     "open_clip_model.safetensors.index.json",
@@ -36,12 +36,13 @@ static const char *const weights[] = {
     "pytorch_model.bin.index.json",
 };
 
-/* ---- the listing --------------------------------------------------------------------------------- */
+/* ---- list of files ------------------------------------------------------------------------------- */
 
-/* The hash that names the content: of the large file behind a pointer, or of the Git blob. */
+/* Reads name, size and hash of a list entry. The hash is that of the content: SHA-256 for large files (LFS), else the
+ * Git blob's SHA-1. */
 static bool read_entry(const json *v, hub_file *f)
 {
-    static const int64_t MAX_BYTES = INT64_MAX / HUB_MAX_FILES; /* the sizes of a model's files are added */
+    static const int64_t MAX_BYTES = INT64_MAX / HUB_MAX_FILES; /* the sum of all sizes cannot overflow */
     const json *lfs = json_get(v, "lfs");
     const char *type = json_string(json_get(v, "type")), *name = json_string(json_get(v, "path"));
     const char *etag = json_string(json_get(lfs ? lfs : v, "oid"));
@@ -144,8 +145,8 @@ cloob_status hub_index_shards(cloob_ctx *ctx, const char *path, hub_names *out)
     for (; v && status == CLOOB_OK; v = json_next(v)) {
         const char *name = json_string(v);
         if (!name || strchr(name, '/') || !hub_path_is_safe(name) || out->count == HUB_MAX_FILES)
-            status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: lists \"%.100s\", which is no shard in its folder", path,
-                              name ? name : "");
+            status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: lists \"%.100s\", which is not a file name in its folder",
+                              path, name ? name : "");
         else if (!add_name(out, name)) status = ctx_no_memory(ctx, sizeof *out->name, path);
     }
     if (status != CLOOB_OK) hub_names_release(out);

@@ -1,4 +1,4 @@
-/* Requests over libcurl. */
+/* HTTP requests with libcurl. */
 #include "hub/http.h"
 
 #include <ctype.h>
@@ -13,9 +13,9 @@
 
 enum { MAX_REDIRECTS = 5, MAX_TRIES = 6, MAX_UNREACHED = 3, MAX_WAIT_S = 300, MAX_IGNORED = 1 << 20 };
 
-/* ---- where and as whom --------------------------------------------------------------------------- */
+/* ---- endpoint and token -------------------------------------------------------------------------- */
 
-/* The first line of the token file that `hf auth login` writes; a missing file is no token. */
+/* Reads the first line of the token file that `hf auth login` writes; "" if there is no file. */
 static cloob_status read_token(cloob_ctx *ctx, char out[HUB_PATH])
 {
     char path[HUB_PATH], home[HUB_PATH];
@@ -40,8 +40,8 @@ cloob_status hub_site_init(cloob_ctx *ctx, hub_site *out)
     size_t n = strlen(endpoint);
     while (n && endpoint[n - 1] == '/') n--;
     if (n >= sizeof out->endpoint || (strncmp(endpoint, "https://", 8) != 0 && strncmp(endpoint, "http://", 7) != 0))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "HF_ENDPOINT %.200s: give an address such as https://huggingface.co",
-                        endpoint);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "HF_ENDPOINT %.200s is not a URL; use one such as https://huggingface.co", endpoint);
     memcpy(out->endpoint, endpoint, n);
     out->endpoint[n] = '\0';
     out->patience_s = patience && atol(patience) > 0 ? atol(patience) : 30;
@@ -53,8 +53,9 @@ cloob_status hub_site_init(cloob_ctx *ctx, hub_site *out)
     for (size_t len = strlen(begin); len && isspace((unsigned char)begin[len - 1]);) begin[--len] = '\0';
     for (const char *c = begin; *c; c++)
         if (*c <= 0x20 || *c >= 0x7f || strlen(begin) >= sizeof out->token)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                            "the token of HF_TOKEN or of the token file is invalid: it has blanks or is too long");
+            return ctx_fail(
+                ctx, CLOOB_ERR_ARGUMENT,
+                "the token from HF_TOKEN or the token file contains spaces or is too long; set a valid token");
     snprintf(out->token, sizeof out->token, "%s", begin);
     return CLOOB_OK;
 }
@@ -83,7 +84,7 @@ static int on_progress(void *user, curl_off_t total, curl_off_t now, curl_off_t 
     return is_stopped(user);
 }
 
-/* Scheme, host and port: the token goes nowhere else. */
+/* Whether two URLs have the same scheme, host and port. The token is sent to no other origin. */
 static bool same_origin(const char *a, const char *b)
 {
     static const CURLUPart parts[] = { CURLUPART_SCHEME, CURLUPART_HOST, CURLUPART_PORT };
@@ -109,10 +110,10 @@ typedef struct transfer {
     http_answer *a;
     http_sink *sink;
     void *user;
-    size_t ignored; /* bytes of an answer that is not the content */
+    size_t ignored; /* bytes of a response body that is not the content */
 } transfer;
 
-/* The value of a header of this name, without blanks around it; false: another header. */
+/* Reads the trimmed value of header `name`; false if the line is another header. */
 static bool header(const char *line, size_t n, const char *name, char *out, size_t size)
 {
     size_t len = strlen(name);
@@ -126,7 +127,7 @@ static bool header(const char *line, size_t n, const char *name, char *out, size
     return true;
 }
 
-/* W/"abc" and "abc" are abc; what is not a hash is dropped. */
+/* Stores an ETag: W/"abc" and "abc" become abc. Values that are not hashes are ignored. */
 static void keep_etag(http_answer *a, const char *text)
 {
     if (strncmp(text, "W/", 2) == 0) text += 2;
@@ -138,7 +139,7 @@ static void keep_etag(http_answer *a, const char *text)
     if (!hub_is_hex(a->etag, n)) a->etag[0] = '\0';
 }
 
-/* <URL>; rel="next" */
+/* Stores the URL of the next page from a Link header: <URL>; rel="next". */
 static void keep_next(http_answer *a, const char *text)
 {
     const char *begin = strchr(text, '<'), *end = begin ? strchr(begin, '>') : NULL;
@@ -207,7 +208,7 @@ static void set_options(transfer *t, const char *url, int64_t from, struct curl_
     if (from > 0) curl_lib.curl_easy_setopt(c, CURLOPT_RANGE, range);
 }
 
-/* One hop; *next is where a redirect leads, or NULL. The caller frees it. */
+/* Sends one request. *next: the target of a redirect, or NULL; the caller frees it. */
 static cloob_status ask_once(transfer *t, const char *url, int64_t from, char **next)
 {
     char line[sizeof t->s->site->token + 32];
@@ -224,15 +225,14 @@ static cloob_status ask_once(transfer *t, const char *url, int64_t from, char **
     t->a->result = curl_lib.curl_easy_perform(t->s->curl);
     curl_lib.curl_slist_free_all(headers);
     if (is_stopped(t->s))
-        return ctx_fail(t->s->ctx, CLOOB_ERR_STOPPED, "stopped; the same command continues the download");
+        return ctx_fail(t->s->ctx, CLOOB_ERR_STOPPED, "stopped; run the command again to continue the download");
     curl_lib.curl_easy_getinfo(t->s->curl, CURLINFO_RESPONSE_CODE, &t->a->code);
     curl_lib.curl_easy_getinfo(t->s->curl, CURLINFO_RETRY_AFTER, &t->a->retry_after_s);
     if (t->a->result != CURLE_OK || t->a->code < 300 || t->a->code >= 400) return CLOOB_OK;
     curl_lib.curl_easy_getinfo(t->s->curl, CURLINFO_REDIRECT_URL, &where);
     if (!where) return CLOOB_OK;
     if (strncmp(url, "https:", 6) == 0 && strncmp(where, "https:", 6) != 0)
-        return ctx_fail(t->s->ctx, CLOOB_ERR_IO, "%.200s leads to an address without encryption, which is refused",
-                        url);
+        return ctx_fail(t->s->ctx, CLOOB_ERR_IO, "%.200s redirects to an unencrypted URL, which is refused", url);
     *next = strdup(where);
     return *next ? CLOOB_OK : ctx_no_memory(t->s->ctx, strlen(where), "a request");
 }
@@ -257,13 +257,13 @@ cloob_status http_ask(http_session *s, const char *url, int64_t from, http_sink 
 
 /* ---- failures ------------------------------------------------------------------------------------ */
 
-static bool is_unreached(CURLcode r)
+static bool is_unreachable(CURLcode r)
 {
     return r == CURLE_COULDNT_RESOLVE_HOST || r == CURLE_COULDNT_RESOLVE_PROXY || r == CURLE_COULDNT_CONNECT;
 }
 
-/* Whether the same request may succeed later. */
-static bool may_pass(const http_answer *a)
+/* Whether the failure is temporary, so that a retry may succeed. */
+static bool is_temporary(const http_answer *a)
 {
     static const CURLcode passing[] = { CURLE_PARTIAL_FILE,       CURLE_RECV_ERROR,         CURLE_SEND_ERROR,
                                         CURLE_GOT_NOTHING,        CURLE_OPERATION_TIMEDOUT, CURLE_HTTP2,
@@ -279,8 +279,8 @@ static bool may_pass(const http_answer *a)
 
 bool http_try_again(http_session *s, const http_answer *a, int *tries)
 {
-    int most = is_unreached(a->result) ? MAX_UNREACHED : MAX_TRIES;
-    if (!may_pass(a) || ++*tries >= most || a->retry_after_s > MAX_WAIT_S) return false;
+    int most = is_unreachable(a->result) ? MAX_UNREACHED : MAX_TRIES;
+    if (!is_temporary(a) || ++*tries >= most || a->retry_after_s > MAX_WAIT_S) return false;
     double wait = a->retry_after_s > 0 ? (double)a->retry_after_s : 0.1 * (double)(1 << *tries);
     if (wait >= 2)
         ctx_log(s->ctx, CLOOB_LOG_INFO, "%s: %s; trying again in %.0f s", s->site->endpoint,
@@ -298,25 +298,25 @@ cloob_status http_refuse(http_session *s, const hub_name *name, const char *what
     const char *at = s->site->endpoint;
     bool token = s->site->token[0];
     if (a->result != CURLE_OK)
-        return ctx_fail(
-            s->ctx, CLOOB_ERR_BUSY,
-            "%s: cannot be fetched from %s: %s; check the network, https_proxy and HF_ENDPOINT, or give the "
-            "path of a model",
-            name->repo, at, curl_lib.curl_easy_strerror(a->result));
+        return ctx_fail(s->ctx, CLOOB_ERR_BUSY,
+                        "%s: cannot download from %s: %s; check the network, https_proxy and HF_ENDPOINT, or give the "
+                        "path of a model",
+                        name->repo, at, curl_lib.curl_easy_strerror(a->result));
     if (strcmp(a->error, "GatedRepo") == 0 || (a->code == 403 && strcmp(a->error, "RepoNotFound") != 0))
-        return ctx_fail(s->ctx, CLOOB_ERR_IO, "%s: its owner asks for consent first: agree at %s/%s, then %s",
-                        name->repo, at, name->repo,
-                        token ? "use a token of that account in HF_TOKEN" : "set HF_TOKEN to a token of your account");
+        return ctx_fail(s->ctx, CLOOB_ERR_IO,
+                        "%s: access requires the consent of its owner; accept the terms at %s/%s, then %s", name->repo,
+                        at, name->repo,
+                        token ? "set HF_TOKEN to a token of that account" : "set HF_TOKEN to a token of your account");
     if (strcmp(a->error, "RevisionNotFound") == 0)
-        return ctx_fail(s->ctx, CLOOB_ERR_IO, "%s: there is no revision %s of it", name->repo, name->revision);
+        return ctx_fail(s->ctx, CLOOB_ERR_IO, "%s: no revision %s in this repository", name->repo, name->revision);
     if (a->code == 401 && token && strcmp(a->error, "RepoNotFound") != 0)
-        return ctx_fail(s->ctx, CLOOB_ERR_IO, "%s: %s refuses the token of HF_TOKEN or of the token file", name->repo,
+        return ctx_fail(s->ctx, CLOOB_ERR_IO, "%s: %s rejected the token from HF_TOKEN or the token file", name->repo,
                         at);
     if (a->code == 401 || (a->code == 404 && strcmp(a->error, "EntryNotFound") != 0))
         return ctx_fail(s->ctx, CLOOB_ERR_IO, "%s: %s has no such model%s", name->repo, at,
                         token ? ", or its token may not read it" : "; a private one needs HF_TOKEN");
-    if (a->code == 404) return ctx_fail(s->ctx, CLOOB_ERR_IO, "%s: it has no file %s", name->repo, what);
-    return ctx_fail(s->ctx, may_pass(a) ? CLOOB_ERR_BUSY : CLOOB_ERR_IO,
-                    "%s: %s answers %ld for %s%s%s; try again later", name->repo, at, a->code, what,
+    if (a->code == 404) return ctx_fail(s->ctx, CLOOB_ERR_IO, "%s: no file %s in this repository", name->repo, what);
+    return ctx_fail(s->ctx, is_temporary(a) ? CLOOB_ERR_BUSY : CLOOB_ERR_IO,
+                    "%s: %s returned HTTP status %ld for %s%s%s; try again later", name->repo, at, a->code, what,
                     a->message[0] ? ": " : "", a->message);
 }

@@ -1,13 +1,13 @@
-/* Models by name, in the cache that huggingface_hub uses.
+/* Models by name, in the cache of huggingface_hub.
  *
- *     ROOT/models--ORG--NAME/blobs/ETAG                    content, named by its SHA-256 or its Git blob SHA-1
+ *     ROOT/models--ORG--NAME/blobs/ETAG                    content; the name is its SHA-256 or its Git blob SHA-1
  *     ROOT/models--ORG--NAME/snapshots/COMMIT/FILE         a relative link to a blob, or the file itself
- *     ROOT/models--ORG--NAME/refs/REVISION                 the commit, without a line end
+ *     ROOT/models--ORG--NAME/refs/REVISION                 the commit, without a newline
  *     ROOT/models--ORG--NAME/.no_exist/COMMIT/FILE         empty: the commit has no such file
- *     ROOT/.locks/models--ORG--NAME/ETAG.lock              held (flock) while a blob is made
+ *     ROOT/.locks/models--ORG--NAME/ETAG.lock              held (flock) while a blob is created
  *
- * A name becomes a repository (names.c), a listing of it the files that a model needs (files.c); cache.c knows the
- * folders, http.c the protocol, download.c fetches what is missing, resolve.c is all of it behind one call. */
+ * names.c maps a name to a repository, files.c selects the files that a model needs, cache.c manages the folders,
+ * http.c sends requests, download.c downloads missing files, and resolve.c combines them. */
 #ifndef HUB_HUB_H
 #define HUB_HUB_H
 
@@ -24,17 +24,17 @@ enum { HUB_PATH = 4096, HUB_COMMIT = 41, HUB_MAX_FILES = 256 };
 typedef struct hub_name {
     char repo[200];     /* ORG/NAME */
     char revision[128]; /* a branch, a tag or a commit */
-    char clip_file[40]; /* the file of OpenAI's own package in ~/.cache/clip; "": none */
+    char clip_file[40]; /* name of the model's file in ~/.cache/clip, where OpenAI's package stores it; "": none */
 } hub_name;
 
-/* False: not a name of a model. Needs neither the network nor the cache. */
+/* Parses the name of a model; false if the text is not one. Uses neither the network nor the cache. */
 bool hub_name_parse(const char *text, hub_name *out);
-/* What may have been meant by a text that is no name: a clause for an error message. */
+/* Suggests what a text that is not a model name may mean: writes a clause for an error message. */
 void hub_name_hint(const char *text, char *out, size_t size);
-/* A name, or a mistyped one: begins with hf: or hf-hub:. */
+/* Whether the text starts with hf: or hf-hub:, so that it is a model name even if it does not parse. */
 bool hub_name_is_meant(const char *text);
 
-/* The models that `cloob pull` lists, the smallest first. */
+/* The models that `cloob pull` lists, sorted by size. */
 typedef struct hub_model {
     const char *name, *repo;
     int megabytes;
@@ -42,15 +42,16 @@ typedef struct hub_model {
 } hub_model;
 const hub_model *hub_models(int64_t *count);
 
-bool hub_is_hex(const char *text, size_t digits); /* in lower case, exactly that many */
-/* A relative path that stays in its folder: no "..", no empty part, no backslash, no control character. */
+bool hub_is_hex(const char *text, size_t digits); /* whether text is exactly this number of lower-case hexadecimal
+                                                   * digits */
+/* Whether a relative path stays in its folder: no "..", no empty component, no backslash, no control character. */
 bool hub_path_is_safe(const char *path);
 
 /* ---- the files of a repository ------------------------------------------------------------------- */
 
 typedef struct hub_file {
     char name[256];
-    char etag[SHA_HEX]; /* of its content: SHA-256, or the Git blob's SHA-1 */
+    char etag[SHA_HEX]; /* hash of the content: SHA-256, or the Git blob's SHA-1 */
     int64_t bytes;
 } hub_file;
 
@@ -59,14 +60,14 @@ typedef struct hub_listing {
     int64_t count, cap;
 } hub_listing;
 
-/* Adds one page of the tree API, JSON from outside: files of the root with a safe name, a size and a hash. Folders and
- * files in folders are left out: no model needs them. */
+/* Adds one page of the tree API (untrusted JSON) to the list: files in the root with a safe name, a size and a hash.
+ * Files in subfolders are skipped; no model needs them. */
 cloob_status hub_listing_add(cloob_ctx *ctx, hub_listing *l, const char *text, size_t len);
 bool hub_listing_put(hub_listing *l, const hub_file *f); /* false: out of memory */
 const hub_file *hub_listing_find(const hub_listing *l, const char *name);
 void hub_listing_release(hub_listing *l);
 
-/* Names of files, in the order of use. */
+/* File names, in the order of use. */
 typedef struct hub_names {
     char (*name)[256];
     int64_t count;
@@ -74,20 +75,20 @@ typedef struct hub_names {
 
 void hub_names_release(hub_names *n);
 
-/* The files other than weights that a model may need, in any repository; NULL ends the list. */
+/* Files other than weights that a model may need; NULL ends the list. */
 extern const char *const hub_small_files[];
 
-/* Whether a folder has a file; a listing and a snapshot both are such folders. */
+/* Whether a folder, given as a hub_listing or a snapshot, has a file. */
 typedef bool hub_has_fn(const void *folder, const char *name);
 
-/* The best form of the weights that the folder has, safetensors first: the name of the file, or of the index of shards.
- * "": there is none. */
+/* Chooses the best file of weights in the folder, safetensors first: the name of the file or of an index of shards; ""
+ * if there is none. */
 void hub_choose_weights(hub_has_fn *has, const void *folder, char name[256]);
 bool hub_is_index(const char *name);
-/* The shards that an index file lists: names in its own folder. */
+/* Lists the shards of an index file: file names in its own folder. The caller releases *out. */
 cloob_status hub_index_shards(cloob_ctx *ctx, const char *path, hub_names *out);
-/* The only file of the root that may hold weights under a name of its own, such as PE-Core-B16.pt; NULL: none, or
- * several. */
+/* The file of the root that may contain weights under an unusual name, such as PE-Core-B16.pt; NULL if there is none or
+ * more than one. */
 const hub_file *hub_only_weights(const hub_listing *l);
 
 /* ---- the cache ----------------------------------------------------------------------------------- */
@@ -98,43 +99,44 @@ typedef struct hub_repo {
     char locks[HUB_PATH];  /* ROOT/.locks/models--ORG--NAME */
 } hub_repo;
 
-/* snprintf into a path; fails where it does not fit. */
+/* snprintf into a path; fails if the result is too long. */
 cloob_status hub_put(cloob_ctx *ctx, char path[HUB_PATH], const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Whether an environment variable says yes, as huggingface_hub reads them. */
+/* Whether an environment variable is set to a true value ("1", "on", "yes", "true"), as in huggingface_hub. */
 bool hub_is_set(const char *variable);
-/* $HF_HOME, or where that is by default. */
+/* $HF_HOME or its default. */
 cloob_status hub_home(cloob_ctx *ctx, char path[HUB_PATH]);
 cloob_status hub_repo_init(cloob_ctx *ctx, const hub_name *name, hub_repo *out);
 
-/* The commit of the revision, as the cache knows it; false: it does not. */
+/* Reads the commit of the revision from the cache; false if it is not there. */
 bool hub_ref_read(const hub_repo *r, char commit[HUB_COMMIT]);
 cloob_status hub_ref_write(cloob_ctx *ctx, const hub_repo *r, const char *commit);
 
-/* A model in a snapshot: its folder, or its file of weights where that has a name of its own. False: the weights are
- * not (all) there. *whole: no small file is missing that the repository has. */
+/* Finds a model in a snapshot: `path` is its folder, or its file of weights if that has an unusual name. Returns false
+ * if weights are missing. *whole: whether it has all other files that the repository has. */
 bool hub_snapshot_find(cloob_ctx *ctx, const hub_repo *r, const char *commit, char path[HUB_PATH], bool *whole);
-/* Whether a snapshot has the file, with its size. */
+/* Whether a snapshot has the file, with the expected size. */
 bool hub_snapshot_has(const hub_repo *r, const char *commit, const hub_file *f);
-/* Remembers that the commit has no such file. */
+/* Records in the cache that the commit has no such file. */
 void hub_note_absent(cloob_ctx *ctx, const hub_repo *r, const char *commit, const char *name);
 
-/* The lock of a blob, waited for until `stop`. *fd is -1 where the file system has no locks: then two processes may
- * download the same file, and either result is whole. */
+/* Locks a blob; waits until the lock is free or `stop` is set. *fd is -1 if the file system does not support locks:
+ * then two processes may download the same file, and either result is complete. */
 cloob_status hub_lock(cloob_ctx *ctx, const hub_repo *r, const char *etag, const atomic_bool *stop, int *fd);
 void hub_unlock(int fd);
 cloob_status hub_blob_path(cloob_ctx *ctx, const hub_repo *r, const char *etag, const char *ending,
                            char path[HUB_PATH]);
-/* Puts a blob into a snapshot. */
+/* Links a blob into a snapshot. */
 cloob_status hub_link(cloob_ctx *ctx, const hub_repo *r, const char *commit, const hub_file *f);
 
 /* ---- downloads ----------------------------------------------------------------------------------- */
 
-/* Asks the hub for the revision and fetches what its snapshot lacks; writes its commit. */
+/* Gets the commit of the revision from the hub and downloads the files that its snapshot lacks. */
 cloob_status hub_download(cloob_ctx *ctx, const hub_repo *r, char commit[HUB_COMMIT]);
 
-/* cloob_hub_path for a name; `refresh`: also asks for a newer commit of the revision than the cache has. */
+/* Like cloob_hub_path, for names only. refresh: checks the hub for a newer commit of the revision, even if the model is
+ * in the cache. */
 cloob_status hub_resolve(cloob_ctx *ctx, const char *name, bool download, bool refresh, char path[HUB_PATH]);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a name means: a repository of Hugging Face and a revision of it. */
+/* Parses model names into a Hugging Face repository and a revision. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ bool hub_is_hex(const char *text, size_t digits)
     return strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
 }
 
-/* ORG or NAME as Hugging Face allows it: it becomes part of a path and of a URL. */
+/* Whether text is a valid ORG or NAME of Hugging Face; both become part of paths and URLs. */
 static bool is_part(const char *text, size_t n)
 {
     if (!n || n > 96 || text[0] == '.' || text[0] == '-' || text[n - 1] == '.' || text[n - 1] == '-') return false;
@@ -83,7 +83,8 @@ static bool parse_repo(const char *text, hub_name *out)
     return true;
 }
 
-/* open_clip writes laion2b_s34b_b79k, immich laion2b-s34b-b79k. */
+/* Ignores the difference between "-" and "_" and case in tags: open_clip writes laion2b_s34b_b79k, immich
+ * laion2b-s34b-b79k. */
 static int tag_letter(char c) { return c == '-' ? '_' : tolower((unsigned char)c); }
 
 static bool same_tag(const char *a, const char *b)
@@ -101,7 +102,7 @@ static bool same_architecture(const struct pretrained *p, const char *text, size
            (p->quick && n == known + sizeof quick - 1 && strncasecmp(text + known, quick, n - known) == 0);
 }
 
-/* OpenAI's own package has its models in ~/.cache/clip: ViT-B-32.pt, ViT-L-14-336px.pt. */
+/* Sets the file name used by OpenAI's package in ~/.cache/clip: ViT-B-32.pt, ViT-L-14-336px.pt. */
 static void put_clip_file(const char *name, hub_name *out)
 {
     int n = (int)strcspn(name, "/");
@@ -127,7 +128,8 @@ static bool parse_pretrained(const char *text, hub_name *out)
     return false;
 }
 
-/* The row of this architecture whose tag has the longest common beginning with the one that is written. */
+/* Among the models of the same architecture, the one whose tag has the longest common prefix with that in text; NULL if
+ * the architecture is unknown. */
 static const struct pretrained *nearest(const char *text)
 {
     const char *mark = strstr(text, "__");
@@ -146,24 +148,25 @@ static const struct pretrained *nearest(const char *text)
 
 void hub_name_hint(const char *text, char *out, size_t size)
 {
-    static const char *const refused[][2] = {
-        { "coca_", "CoCa" }, { "ViTamin", "ViTamin" }, { "nllb-clip", "NLLB-CLIP" }
-    };
+    static const char *const refused[][2] = { { "coca_", "CoCa" },
+                                              { "ViTamin", "ViTamin" },
+                                              { "nllb-clip", "NLLB-CLIP" } };
     static const char *const sites[] = { "https://huggingface.co/", "huggingface.co/", "" };
     hub_name n;
     const struct pretrained *known = nearest(text);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (strncasecmp(text, refused[i][0], strlen(refused[i][0])) == 0) {
-            snprintf(out, size, "%s models are not built in", refused[i][1]);
+            snprintf(out, size, "%s models are not supported", refused[i][1]);
             return;
         }
     for (size_t i = 0; i < sizeof sites / sizeof *sites && !known; i++) {
         size_t k = strlen(sites[i]);
         if (strncmp(text, sites[i], k) != 0 || !parse_repo(text + k, &n)) continue;
-        snprintf(out, size, "hf:%s means the model of Hugging Face", text + k);
+        snprintf(out, size, "use hf:%s for the model on Hugging Face", text + k);
         return;
     }
-    snprintf(out, size, "%s is %s", known ? known->name : "hf:ORG/NAME", known ? "the nearest" : "any of Hugging Face");
+    if (known) snprintf(out, size, "the most similar name is %s", known->name);
+    else snprintf(out, size, "use hf:ORG/NAME for any model on Hugging Face");
 }
 
 bool hub_name_parse(const char *text, hub_name *out)

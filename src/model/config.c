@@ -1,4 +1,4 @@
-/* Choices with names, and the rules every configuration keeps. */
+/* Defaults, names of choices, derived sizes, and the checks that every configuration must pass. */
 #include "model/config.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ void model_config_init(model_config *c)
     memcpy(c->image_std, std, sizeof std);
 }
 
-static const char *const act_names[] = { "quickgelu", "gelu", "gelu_tanh" }; /* as in model_act */
+static const char *const act_names[] = { "quickgelu", "gelu", "gelu_tanh" }; /* indexed by model_act */
 
 const char *model_act_name(model_act a) { return act_names[a]; }
 
@@ -43,7 +43,8 @@ void model_config_set_siglip(model_config *c, model_act act)
     c->view.mode = RESIZE_SQUASH;
 }
 
-/* The smallest square of whole patches with bytes for all of them and the record's grid; 0: no possible patch. */
+/* The side of the smallest square image, in whole patches, with enough bytes for view.patches patches and the header
+ * that stores their grid; 0 if the patch size is out of range. */
 static int64_t record_side(const model_config *c)
 {
     int64_t side = 1;
@@ -155,7 +156,7 @@ typedef struct bound {
     int64_t value, low, high;
 } bound;
 
-/* The upper bounds keep every product of sizes inside 64 bits; no model comes near them. */
+/* The upper bounds keep products of sizes below 2^63. They are far above the sizes of any published model. */
 static cloob_status check_bounds(cloob_ctx *ctx, const model_config *c)
 {
     const bound bounds[] = {
@@ -178,7 +179,7 @@ static cloob_status check_bounds(cloob_ctx *ctx, const model_config *c)
     };
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
         if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s of %lld is impossible; it must be %lld to %lld",
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s of %lld is out of range; it must be %lld to %lld",
                             bounds[i].what, (long long)bounds[i].value, (long long)bounds[i].low,
                             (long long)bounds[i].high);
     return CLOOB_OK;
@@ -187,31 +188,32 @@ static cloob_status check_bounds(cloob_ctx *ctx, const model_config *c)
 static cloob_status check_divides(cloob_ctx *ctx, const char *whole, int64_t n, const char *part, int64_t by)
 {
     if (by > 0 && n % by == 0) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s of %lld does not divide by %s of %lld", whole, (long long)n, part,
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s of %lld is not a multiple of %s, %lld", whole, (long long)n, part,
                     (long long)by);
 }
 
-/* The first convolution halves the image and rounds up, four pools round down: a grid of (size + 1) / 32 cells a side.
- * Like open_clip there are positions for size / 32: the two differ for a size that is one less than a multiple. */
+/* The first convolution halves the image and rounds up, and four pools round down, so the grid has (size + 1) / 32
+ * cells a side. open_clip and cloob have positional embeddings for size / 32 cells; the two differ if size + 1 is a
+ * multiple of 32. */
 static cloob_status check_resnet_size(cloob_ctx *ctx, int64_t size)
 {
     if (size >= 32 && (size + 1) / 32 == size / 32) return CLOOB_OK;
-    return ctx_fail(
-        ctx, CLOOB_ERR_ARGUMENT,
-        "images of %lld px: a ResNet takes 32 px and more, but not one less than a multiple of 32; use %lld",
-        (long long)size, (long long)(size < 32 ? 32 : size + 1));
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "image size of %lld is not supported by a ResNet (at least 32, and not one less than a multiple of "
+                    "32); use %lld",
+                    (long long)size, (long long)(size < 32 ? 32 : size + 1));
 }
 
 static cloob_status check_stages(cloob_ctx *ctx, const model_config *c)
 {
     for (int i = 1; i < 4; i++)
         if (c->layers[i] < 1 || c->layers[i] > 1 << 10)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stage %d has %lld blocks; each stage needs 1 to 1024", i + 1,
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stage %d has %lld blocks; it must have 1 to 1024", i + 1,
                             (long long)c->layers[i]);
     if (c->family == MODEL_CONVNEXT) return check_divides(ctx, "image size", c->image_size, "ConvNeXt's cells", 32);
     if (c->family == MODEL_FASTVIT) {
         if (c->layers[4] < 0 || c->layers[4] > 1 << 10)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stage 5 has %lld blocks; 0 to 1024 are possible",
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stage 5 has %lld blocks; it must have 0 to 1024",
                             (long long)c->layers[4]);
         CLOOB_TRY(check_divides(ctx, "stem width", c->width, "FastViT's unit", fastvit_layer_norms(c) ? 4 : 8));
         return check_divides(ctx, "image size", c->image_size, "FastViT's cells", (int64_t)2 << fastvit_stages(c));
@@ -220,7 +222,8 @@ static cloob_status check_stages(cloob_ctx *ctx, const model_config *c)
     return check_resnet_size(ctx, c->image_size);
 }
 
-/* SigLIP has 384 px in patches of 14: what is left over at the right and below is not seen. */
+/* The image size need not be a multiple of the patch size if there is no class token: SigLIP uses 384 px with patches
+ * of 14, and pixels of the incomplete patches at the right and bottom edges are not used. */
 static cloob_status check_vit(cloob_ctx *ctx, const model_config *c)
 {
     const model_blocks *b = &c->image;
@@ -257,11 +260,11 @@ static cloob_status check_naflex(cloob_ctx *ctx, const model_config *c)
 static cloob_status check_blocks(cloob_ctx *ctx, const char *which, const model_blocks *b)
 {
     if (b->eps > 0 && b->eps < 1 && b->layer_scale >= 0 && b->layer_scale < 1e6) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "layer norm eps %g and layer scale %g of the %s tower cannot be used",
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "layer norm eps %g or layer scale %g of the %s tower is out of range",
                     b->eps, b->layer_scale, which);
 }
 
-/* Where nothing is projected, the widths must be the embedding's. */
+/* Without a projection, the width of a tower must be the embedding's. */
 static cloob_status check_projections(cloob_ctx *ctx, const model_config *c)
 {
     int64_t image = c->no_image_projection ? model_config_image_features(c) : c->embed,
@@ -272,7 +275,7 @@ static cloob_status check_projections(cloob_ctx *ctx, const model_config *c)
                     (long long)text, (long long)c->embed);
 }
 
-/* Texts with padding have a position for every token of the context. */
+/* A BERT needs a position for every token of the context, starting at row `first`. */
 static cloob_status check_bert(cloob_ctx *ctx, const model_config *c)
 {
     const model_bert *b = &c->bert;

@@ -1,5 +1,5 @@
-/* Hugging Face's config.json, read and written: CLIP, MetaCLIP 2, SigLIP, SigLIP 2, Chinese-CLIP; read alone: rinna's
- * Japanese CLIP and M-CLIP. */
+/* Hugging Face's config.json. Read and written: CLIP, MetaCLIP 2, SigLIP, SigLIP 2, Chinese-CLIP. Read only: rinna's
+ * Japanese CLIP and CLOOB, M-CLIP. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@
 
 typedef enum hf_kind { HF_CLIP, HF_SIGLIP, HF_BERT, HF_RINNA } hf_kind;
 
-/* Sizes are the defaults of transformers; image towers are 768 wide with 12 layers. */
+/* Defaults of transformers for a model_type. The default image tower is 768 wide with 12 layers. */
 typedef struct hf_type {
-    const char *name, *class; /* model_type, and how the classes begin */
+    const char *name, *class; /* model_type, and the prefix of its class names */
     hf_kind kind;
     int64_t patch, context, vocab, text_width, text_heads, text_inner;
 } hf_type;
@@ -41,14 +41,14 @@ static const char *const act_names[] = { "quick_gelu", "gelu", "gelu_pytorch_tan
 
 /* ---- reading ------------------------------------------------------------------------------------- */
 
-/* "clip" where the file has none. */
+/* The model_type; "clip" if the file has none. */
 static const char *model_type(const json *root)
 {
     const char *type = json_string(json_get(root, "model_type"));
     return type ? type : "clip";
 }
 
-/* tower: 'v' or 't' of one tower alone, else 0. NULL: an unknown type. */
+/* Row of a model_type; NULL: unknown. *tower: 'v' or 't' if the type is a single tower, else 0. */
 static const hf_type *find_type(const char *name, char *tower)
 {
     for (int i = 0; i < TYPES; i++) {
@@ -64,12 +64,12 @@ static const hf_type *find_type(const char *name, char *tower)
 static cloob_status refuse_type(const config_reader *r, const char *type)
 {
     return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                    "%s: a model of type %.60s; of transformers' models CLIP, MetaCLIP 2, SigLIP, Chinese-CLIP and "
-                    "M-CLIP are built in",
+                    "%s: model type %.60s is not supported; supported types of transformers: CLIP, MetaCLIP 2, SigLIP, "
+                    "Chinese-CLIP, M-CLIP",
                     r->source, type);
 }
 
-/* inner: the default of intermediate_size. */
+/* Reads the fields of a tower's blocks. inner: the default of intermediate_size. */
 static cloob_status read_blocks(const config_reader *r, const json *part, int64_t width, int64_t inner, model_blocks *b)
 {
     double dropout = 0;
@@ -80,15 +80,14 @@ static cloob_status read_blocks(const config_reader *r, const json *part, int64_
     CLOOB_TRY(reader_number(r, part, "layer_norm_eps", &b->eps));
     CLOOB_TRY(reader_number(r, part, "attention_dropout", &dropout));
     if (dropout != 0)
-        ctx_log(r->ctx, CLOOB_LOG_WARN,
-                "%s: attention_dropout of %g has no effect on embeddings, and training drops nothing", r->source,
+        ctx_log(r->ctx, CLOOB_LOG_WARN, "%s: attention_dropout of %g is ignored; training uses no dropout", r->source,
                 dropout);
     CLOOB_TRY(reader_choice(r, part, "hidden_act", act_names, &act));
     b->act = act > ACT_GELU_TANH ? ACT_GELU_TANH : (model_act)act;
     return CLOOB_OK;
 }
 
-/* Keys that change what a tower computes, with the one value that is built in. */
+/* Refuses values that change what a tower computes, except the one that is supported. */
 static cloob_status check_plain(const config_reader *r, const json *part)
 {
     static const char *const positions[] = { "absolute", NULL };
@@ -108,7 +107,7 @@ static cloob_status check_plain(const config_reader *r, const json *part)
     return CLOOB_OK;
 }
 
-/* Both towers, from the defaults of the type on. */
+/* Reads both towers, starting from the defaults of the type. */
 static cloob_status read_towers(const config_reader *r, const hf_type *type, const json *v, const json *t)
 {
     model_config *c = r->c;
@@ -129,7 +128,7 @@ static cloob_status read_towers(const config_reader *r, const hf_type *type, con
     return reader_fields(r, t, bert_fields);
 }
 
-/* CLIP reads the first end token; an id of 2 is an old file's, whose end token is the largest id. */
+/* CLIP pools the first end token. In old files eos_token_id is 2 and the end token is the largest id. */
 static cloob_status read_end(const config_reader *r, const json *t, bool metaclip)
 {
     model_config *c = r->c;
@@ -149,10 +148,11 @@ static cloob_status read_siglip(const config_reader *r, const json *v, const jso
     return reader_int(r, t, "projection_size", &r->c->embed);
 }
 
-/* SigLIP 2 NaFlex: num_patches is the number of positions; how many patches an image has is its processor's choice. */
+/* SigLIP 2 NaFlex: num_patches is the number of positions. The number of patches of an image is set by its
+ * processor. */
 static cloob_status read_naflex(const config_reader *r, const json *v)
 {
-    enum { PATCHES = 256 }; /* of both, where the file has none */
+    enum { PATCHES = 256 }; /* default of num_patches and of the processor's maximum */
     int64_t positions = PATCHES, side = 1;
     CLOOB_TRY(reader_int(r, v, "num_patches", &positions));
     while (side * side < positions && side < 1 << 10) side++;
@@ -162,12 +162,12 @@ static cloob_status read_naflex(const config_reader *r, const json *v)
     return CLOOB_OK;
 }
 
-/* rinna's Japanese CLIP and CLOOB: transformers' ViT and a RoBERTa, both read at the first token. Positions of texts
- * are counted from 0, and images are resized as by torchvision, bilinear. */
+/* rinna's Japanese CLIP and CLOOB: transformers' ViT and a RoBERTa, both pooled at the first token. Text positions
+ * count from 0, and images are resized like torchvision's bilinear filter. */
 static cloob_status read_rinna(const config_reader *r, const json *v, const json *t)
 {
     model_config *c = r->c;
-    enum { CONTEXT = 77 }; /* of rinna's tokenize() */
+    enum { CONTEXT = 77 }; /* context length of rinna's tokenize() */
     bool qkv_bias = true, roberta = strcmp(model_type(t), "roberta") == 0;
     if (strcmp(model_type(v), "vit") != 0) return refuse_type(r, model_type(v));
     if (!roberta && strcmp(model_type(t), "bert") != 0) return refuse_type(r, model_type(t));
@@ -190,7 +190,7 @@ cloob_status config_read_bert_name(const config_reader *r, const char *name)
                     r->source, name);
 }
 
-/* M-CLIP: a BERT by its name, the mean of its tokens and a matrix with a bias; no image tower. */
+/* M-CLIP: a BERT given by name, the mean of its tokens, and a projection with a bias; no image tower. */
 static cloob_status read_mclip(const config_reader *r, const json *root)
 {
     const char *base = json_string(json_get(root, "modelBase"));
@@ -203,7 +203,8 @@ static cloob_status read_mclip(const config_reader *r, const json *root)
     return CLOOB_OK;
 }
 
-/* A part of files from 2022 is in a second object, which transformers applies over the first. */
+/* Part `key` of the configuration. Files from 2022 also have an object `dict`, whose values override it, as in
+ * transformers. */
 static const json *hf_part(const json *root, const char *key, const char *dict)
 {
     return reader_value(root, dict) ? json_get(root, dict) : json_get(root, key);
@@ -226,7 +227,7 @@ cloob_status config_read_hf(const config_reader *r, const json *root)
     if (strcmp(model_type(root), "M-CLIP") == 0) return read_mclip(r, root);
     if (!type) return refuse_type(r, model_type(root));
     if (reader_value(root, "quantization_config"))
-        return reader_bad(r, "quantization_config", "absent: give the weights before they were quantised");
+        return reader_bad(r, "quantization_config", "absent; quantised weights are not supported");
     if (!tower && (!v || v->kind != JSON_OBJECT)) return reader_bad(r, "vision_config", "an object");
     if (!tower && (!t || t->kind != JSON_OBJECT)) return reader_bad(r, "text_config", "an object");
     c->no_image_tower = tower == 't', c->no_text_tower = tower == 'v';
@@ -270,14 +271,14 @@ static void put_text(json_out *w, const model_config *c)
     }
     if (!c->no_text_projection) json_put_int(w, "projection_dim", c->embed);
     if (c->text_pool == TEXT_POOL_ARGMAX) json_put_int(w, "bos_token_id", c->vocab - 2);
-    /* its first place is the end token's: the same as argmax */
+    /* the first token with the largest id is the end token, so this equals argmax */
     json_put_int(w, "eos_token_id", c->text_pool == TEXT_POOL_EOS ? c->eos : c->vocab - 1);
     if (c->text_pool == TEXT_POOL_ARGMAX) json_put_int(w, "pad_token_id", 0);
 }
 
 static const hf_type *type_of(const model_config *c)
 {
-    bool metaclip = c->text_pool == TEXT_POOL_EOS && c->eos == 2; /* CLIPModel takes 2 for "the largest id" */
+    bool metaclip = c->text_pool == TEXT_POOL_EOS && c->eos == 2; /* CLIPModel interprets 2 as "the largest id" */
     if (model_config_is_siglip(c)) return &types[c->position_side ? SIGLIP_2 : SIGLIP];
     return &types[c->bert.positions ? CHINESE_CLIP : metaclip ? METACLIP_2 : CLIP];
 }
@@ -291,7 +292,7 @@ static void put_tower(json_out *w, const model_config *c, const char *type, bool
     else put_vision(w, c);
 }
 
-/* The values of a tower alone are in the root. */
+/* A single tower's values are at the root. */
 static void put_model(json_out *w, const model_config *c)
 {
     const hf_type *type = type_of(c);
@@ -326,7 +327,7 @@ bool model_config_is_siglip(const model_config *c)
     return (image || c->no_image_tower) && (text || c->no_text_tower);
 }
 
-/* What a CLIPModel, or with a BERT a ChineseCLIPModel, cannot be; NULL: nothing. */
+/* The property of c that a CLIPModel (or a ChineseCLIPModel for a BERT) cannot express; NULL: none. */
 static const char *beyond_clip(const model_config *c)
 {
     if (c->family != MODEL_VIT) return "a ResNet or ConvNeXt";
@@ -355,8 +356,8 @@ cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const cha
     json_out w = { 0 };
     if (beyond && !model_config_is_siglip(c))
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: Hugging Face's CLIPModel has no place for %s; %s can be written as openai or open_clip%s",
-                        path, beyond, c->name, c->family == MODEL_RESNET ? ", or as jku" : "");
+                        "%s: Hugging Face's CLIPModel does not support %s; write %s as openai or open_clip%s", path,
+                        beyond, c->name, c->family == MODEL_RESNET ? ", or as jku" : "");
     put_model(&w, c);
     json_out_append(&w, s);
     return CLOOB_OK;

@@ -1,5 +1,5 @@
-/* Configurations as JSON: open_clip's nested form and cloob's, which adds keys to it, read and written; the flat form
- * of CLOOB's original code, read. Hugging Face's is in config_hf.c. */
+/* Configurations as JSON. Read and written: open_clip's nested form, and cloob's, which adds keys to it. Read only: the
+ * flat form of the original CLOOB code. Hugging Face's form is in config_hf.c. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static const config_field top_keys[] = {
     FIELD_OTHER("resize_mode"), FIELD_OTHER("interpolation"), FIELD_OTHER("fill_color"), FIELD_OTHER("resize_size"),
     FIELD_OTHER("preprocess_of"), FIELD_END };
 
-/* Of all families; a ResNet's has no other. */
+/* Keys of all image towers. A ResNet has no other keys. */
 static const config_field vision_sizes[] = {
     FIELD("width", NEED, width), FIELD_OTHER("image_size"), FIELD_OTHER("layers"), FIELD_OTHER("head_width"),
     FIELD_OTHER("mlp_ratio"), FIELD_OTHER("intermediate_size"), FIELD_OTHER("ls_init_value"),
@@ -51,7 +51,7 @@ static const config_field timm_fields[] = {
     FIELD_OTHER("timm_model_pretrained"), FIELD_OTHER("timm_pool"), FIELD_OTHER("timm_proj"), FIELD_OTHER("timm_drop"),
     FIELD_OTHER("timm_drop_path"), FIELD_END };
 
-/* Of CLIP's text towers and of BERTs. */
+/* Keys of all text towers, CLIP's and BERT. */
 static const config_field text_sizes[] = {
     FIELD("vocab_size", SIZE, vocab), FIELD("width", SIZE, text_width), FIELD("heads", SIZE, text_heads),
     FIELD("layers", SIZE, text_layers), FIELD("proj_bias", BOOL, text_projection_bias), FIELD_OTHER("context_length"),
@@ -83,7 +83,7 @@ static const config_field flat_fields[] = {
 
 /* ---- blocks -------------------------------------------------------------------------------------- */
 
-/* Refuses an object with another key. */
+/* Fails if `object` has a key other than `key`. */
 static cloob_status read_only_key(const config_reader *r, const json *object, const char *name, const char *key)
 {
     for (const json *v = object ? object->child : NULL; v; v = v->next)
@@ -95,7 +95,7 @@ static cloob_status read_only_key(const config_reader *r, const json *object, co
     return CLOOB_OK;
 }
 
-/* open_clip's {"approximate": "tanh"} of a GELU, or cloob's name for any of the three. */
+/* The activation: open_clip's act_kwargs {"approximate": "tanh"}, or cloob's "activation" with a name of model_act. */
 static cloob_status read_act(const config_reader *r, const json *tower, model_act *act)
 {
     static const char *const words[] = { "none", "tanh", NULL };
@@ -109,7 +109,7 @@ static cloob_status read_act(const config_reader *r, const json *tower, model_ac
     return CLOOB_OK;
 }
 
-/* The hidden layer is int(width * mlp_ratio) wide, as in Python. */
+/* Fields of the blocks. The MLP's hidden width is int(width * mlp_ratio), as in Python. */
 static cloob_status read_blocks(const config_reader *r, const json *tower, int64_t width, model_blocks *b)
 {
     double ratio = 4.0;
@@ -126,8 +126,7 @@ static cloob_status read_blocks(const config_reader *r, const json *tower, int64
     return reader_number(r, norm, "eps", &b->eps);
 }
 
-/* The smallest ratio of four decimals whose product with the width, cut down to a whole number, is the hidden
- * layer's. */
+/* The smallest mlp_ratio with four decimals for which int(width * mlp_ratio) is `inner`. */
 static double mlp_ratio(int64_t width, int64_t inner) { return ceil((double)inner / (double)width * 1e4) / 1e4; }
 
 static bool mixed_quick(const model_config *c)
@@ -136,7 +135,7 @@ static bool mixed_quick(const model_config *c)
            (c->image.act == ACT_QUICKGELU) != (c->text.act == ACT_QUICKGELU);
 }
 
-/* Nothing for CLIP's own way, so that a plain model's text stays as every reader knows it. */
+/* Writes only values that differ from CLIP's, so that older readers accept the JSON of a plain model. */
 static void put_blocks(json_out *w, const model_config *c, const model_blocks *b, int64_t width)
 {
     if (b->inner && (int64_t)((double)width * mlp_ratio(width, b->inner)) == b->inner)
@@ -153,7 +152,7 @@ static void put_blocks(json_out *w, const model_config *c, const model_blocks *b
 
 /* ---- image towers -------------------------------------------------------------------------------- */
 
-/* An edge, or open_clip's [height, width] of a square. */
+/* One edge length, or open_clip's [height, width] of a square. */
 static cloob_status read_image_size(const config_reader *r, const json *vision)
 {
     const json *v = json_get(vision, "image_size");
@@ -165,7 +164,7 @@ static cloob_status read_image_size(const config_reader *r, const json *vision)
     return CLOOB_OK;
 }
 
-/* One number: a ViT's depth. Four, or a FastViT's five: blocks per stage. */
+/* The depth of a ViT as one number, or the blocks per stage: four, or five for FastViT. */
 static cloob_status read_layers(const config_reader *r, const json *object, const char *key, bool fastvit)
 {
     const json *v = json_get(object, key);
@@ -187,23 +186,22 @@ static cloob_status read_heads(const config_reader *r, const json *v)
     int64_t w = c->width < INT64_MAX / 32 ? model_config_image_attention_width(c) : 0;
     if (head < 1 || w < head || w % head)
         return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT,
-                        "%s: image attention of width %lld does not divide into heads of %lld", r->source, (long long)w,
-                        (long long)head);
+                        "%s: image attention width %lld is not a multiple of the head width %lld", r->source,
+                        (long long)w, (long long)head);
     c->image_heads = w / head;
     return CLOOB_OK;
 }
 
-/* timm_pool is the tower's own pooling, by its own name; "" leaves it alone. */
+/* Reads a timm tower. timm_pool must be the tower's own pooling, or "". */
 static cloob_status read_timm(const config_reader *r, const json *v, const char *name)
 {
     model_config *c = r->c;
     const char *pool = json_string(json_get(v, "timm_pool")), *projection = json_string(json_get(v, "timm_proj"));
     if (!model_config_from_timm(name, c))
-        return ctx_fail(
-            r->ctx, CLOOB_ERR_UNSUPPORTED,
-            "%s: its image tower is timm's %.80s; of timm's towers ConvNeXt, EVA, PE-Core, MobileCLIP's, SigLIP's and "
-            "plain ViTs are built in, others would need their own graph",
-            r->source, name);
+        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: timm image tower %.80s is not supported; supported timm towers: ConvNeXt, EVA, PE-Core, "
+                        "MobileCLIP, SigLIP, plain ViTs",
+                        r->source, name);
     int64_t size = c->image_size;
     const char *own = c->family == MODEL_FASTVIT ? "avg" : c->family == MODEL_VIT ? timm_pools[c->image_pool] : NULL;
     CLOOB_TRY(reader_refuse_unknown(r, v, "vision_cfg: ", timm_fields, NULL));
@@ -236,8 +234,7 @@ static cloob_status read_vision(const config_reader *r, const json *v)
     bool convnext = false, fastvit = false;
     if (timm) return read_timm(r, v, timm);
     if (pooler && (pooler->kind != JSON_BOOL || pooler->boolean))
-        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: \"attentional_pool\" is CoCa's pooling; its image tower is not built in", r->source);
+        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED, "%s: \"attentional_pool\" (CoCa) is not supported", r->source);
     CLOOB_TRY(reader_refuse_unknown(r, v, "vision_cfg: ", vision_sizes, vision_fields));
     c->image_size = 224;
     CLOOB_TRY(read_image_size(r, v));
@@ -248,8 +245,10 @@ static cloob_status read_vision(const config_reader *r, const json *v)
     if ((convnext || fastvit) && c->family == MODEL_RESNET)
         c->family = convnext ? MODEL_CONVNEXT : MODEL_FASTVIT, c->image_heads = 1;
     else CLOOB_TRY(read_heads(r, v));
-    if (own) snprintf(c->timm, sizeof c->timm, "%s", own); /* next to the sizes, in cloob's files */
-    if (c->family == MODEL_RESNET) return CLOOB_OK; /* open_clip writes values of the others that it does not use */
+    if (own)
+        snprintf(c->timm, sizeof c->timm, "%s", own); /* cloob's files name the timm tower in addition to its
+                                                            * sizes */
+    if (c->family == MODEL_RESNET) return CLOOB_OK;   /* open_clip writes unused ViT fields for ResNets, too */
     CLOOB_TRY(reader_fields(r, v, vision_fields));
     CLOOB_TRY(read_blocks(r, v, c->width, &c->image));
     if (c->position_side) model_config_set_naflex(c, c->position_side, c->view.patches);
@@ -287,7 +286,7 @@ static void put_timm_vision(json_out *w, const model_config *c, const char *name
 
 /* ---- text towers --------------------------------------------------------------------------------- */
 
-/* own: the sizes, in cloob's files; those of transformers have names. */
+/* Reads a BERT. cloob's files hold its sizes; open_clip's only its name in transformers. */
 static cloob_status read_bert(const config_reader *r, const json *t, const char *name)
 {
     static const char *const poolers[] = { "mean_pooler", "cls_pooler", "cls_last_hidden_state_pooler", NULL },
@@ -320,12 +319,10 @@ static cloob_status read_text(const config_reader *r, const json *t, model_act a
     const char *hf = json_string(json_get(t, "hf_model_name"));
     const json *cls = json_get(t, "embed_cls");
     if (cls && cls->kind == JSON_BOOL && cls->boolean)
-        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: \"embed_cls\" is CoCa's text tower; its class token would need attention with a mask "
-                        "for each text, which is not built in",
+        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED, "%s: \"embed_cls\" (CoCa's text tower) is not supported",
                         r->source);
     c->context = 77, c->vocab = 49408, c->text_width = 512, c->text_heads = 8, c->text_layers = 12;
-    c->text = (model_blocks){ .act = act, .eps = 1e-5 }; /* an image tower of timm may have set SigLIP's */
+    c->text = (model_blocks){ .act = act, .eps = 1e-5 }; /* a timm image tower may have set SigLIP's choices */
     c->no_causal_mask = c->text_projection_bias = c->no_text_projection = false, c->text_pool = TEXT_POOL_ARGMAX;
     CLOOB_TRY(reader_int(r, t, "context_length", &c->context));
     if (hf) return read_bert(r, t, hf);
@@ -338,7 +335,7 @@ static cloob_status read_text(const config_reader *r, const json *t, model_act a
     return read_blocks(r, t, c->text_width, &c->text);
 }
 
-/* own: cloob's form, which has the sizes; open_clip's has the name alone. */
+/* own: write cloob's form, which has the sizes; open_clip's has only the name. */
 static void put_bert(json_out *w, const model_config *c, bool own)
 {
     json_members(w, J_TEXT("hf_model_name", c->bert.name), J_TEXT("hf_tokenizer_name", c->bert.name),
@@ -373,7 +370,8 @@ static cloob_status read_nested(const config_reader *r, const json *root)
     bool quick = false;
     if (json_get(root, "multimodal_cfg"))
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: a CoCa model (multimodal_cfg); its attentional pooler and text decoder are not built in",
+                        "%s: a CoCa model (multimodal_cfg) is not supported: cloob has neither its attentional pooler "
+                        "nor its text decoder",
                         r->source);
     r->c->no_image_tower = vision && vision->kind == JSON_NULL && text && text->kind != JSON_NULL;
     r->c->no_text_tower = text && text->kind == JSON_NULL && vision && vision->kind != JSON_NULL;
@@ -390,10 +388,11 @@ static cloob_status read_nested(const config_reader *r, const json *root)
     return preprocess_read_own(r, root);
 }
 
-/* The common part of cloob's and open_clip's forms, without the braces. */
+/* Writes the fields that cloob's and open_clip's forms share, without the braces. */
 static void put_nested(json_out *w, const model_config *c, const char *timm, bool own, const char *clean)
 {
-    const model_blocks *blocks = c->bert.positions ? &c->image : &c->text; /* a BERT's activation is not open_clip's */
+    const model_blocks *blocks = c->bert.positions ? &c->image : &c->text; /* open_clip does not store a BERT's
+                                                                            * activation */
     json_put_int(w, "embed_dim", c->embed);
     json_put_bool(w, "quick_gelu", blocks->act == ACT_QUICKGELU && !mixed_quick(c));
     if (c->has_logit_bias) json_put_int(w, "init_logit_bias", -10);
@@ -413,7 +412,7 @@ static void put_nested(json_out *w, const model_config *c, const char *timm, boo
     json_begin(w, "text_cfg", '{');
     put_text(w, c, own);
     if (clean && !c->bert.positions)
-        json_put_text(w, "hf_tokenizer_name", c->name); /* open_clip reads the folder's files */
+        json_put_text(w, "hf_tokenizer_name", c->name); /* open_clip then loads the tokenizer from the folder's files */
     if (clean) json_object(w, "tokenizer_kwargs", J_TEXT("clean", clean));
     json_end(w);
 }
@@ -429,7 +428,8 @@ void model_config_to_json(const model_config *c, sbuf *s)
     json_out_back(&w, s);
 }
 
-/* A ViT's positions are those of timm's size; names that are not in the table are not checked. */
+/* Whether timm's tower has the model's image size, which fixes the positions of a ViT. True for names that are not in
+ * the table. */
 static bool timm_has(const model_config *c)
 {
     model_config known;
@@ -437,17 +437,19 @@ static bool timm_has(const model_config *c)
     return c->family != MODEL_VIT || !model_config_from_timm(c->timm, &known) || known.image_size == c->image_size;
 }
 
-/* What open_clip cannot express; NULL: nothing. timm: the image tower's name there, "" for open_clip's own. */
+/* Why open_clip cannot express the model; NULL: it can. timm: the name of the image tower in timm; "" for a tower of
+ * open_clip. */
 static const char *beyond_open_clip(const model_config *c, char timm[64])
 {
     snprintf(timm, 64, "%s", c->timm);
-    if (c->timm[0] && !timm_has(c)) return "has the image tower from timm, which has it for images of another size";
-    if (c->position_side) return "has no SigLIP 2 NaFlex models; hf has";
+    if (c->timm[0] && !timm_has(c)) return "takes the image tower from timm, where it has another image size";
+    if (c->position_side) return "has no SigLIP 2 NaFlex models; write it as hf";
     if (c->no_class_token && !c->timm[0] && (c->image_pool != IMAGE_POOL_MAP || !model_config_timm_name(c, timm, 64)))
-        return "takes SigLIP's image tower from timm, which has none of these sizes";
-    if (c->no_ln_post || c->no_ln_final) return "has no towers without norms at their ends, and no mask of queries";
-    if (c->bert.positions && !c->bert.name[0]) return "finds the sizes of a BERT by its name, which this one lacks";
-    return mixed_quick(c) ? "has one quick_gelu for both towers, and it is in one" : NULL;
+        return "takes SigLIP's image tower from timm, which has no tower with these sizes";
+    if (c->no_ln_post || c->no_ln_final) return "has neither towers without a final layer norm nor a query mask";
+    if (c->bert.positions && !c->bert.name[0])
+        return "takes the sizes of a BERT from its name in transformers, and this model stores none";
+    return mixed_quick(c) ? "has one quick_gelu setting for both towers, and only one of these towers uses it" : NULL;
 }
 
 cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, const char *clean,
@@ -479,7 +481,7 @@ static cloob_status read_flat(const config_reader *r, const json *root)
     return CLOOB_OK;
 }
 
-/* The name in the file, else the file's name without folder and ending. */
+/* The name in the file; without one, the file's name without folder and extension. */
 static void read_name(const json *root, const char *source, model_config *c)
 {
     const char *name = json_string(json_get(root, "name")), *slash = strrchr(source, '/');
@@ -500,11 +502,11 @@ static cloob_status read_form(const config_reader *r, const json *root)
     if (config_is_hf(root)) return config_read_hf(r, root);
     if (json_get(root, "vision_layers")) return read_flat(r, root);
     return ctx_fail(r->ctx, CLOOB_ERR_FORMAT,
-                    "%s: not a model configuration (neither vision_cfg, vision_layers nor vision_config is in it)",
+                    "%s: not a model configuration (it has neither vision_cfg, vision_layers nor vision_config)",
                     r->source);
 }
 
-/* Sizes and choices of a plain CLIP where there is no tower, so that every rule holds. */
+/* Gives a missing tower the sizes and choices of a plain CLIP, so that model_config_check passes. */
 static void fill_absent(model_config *c)
 {
     model_config plain;

@@ -1,4 +1,4 @@
-/* Typed values of a configuration. */
+/* Typed access to the JSON values of a configuration, and tables of fields. */
 #include "model/config_reader.h"
 
 #include <stdio.h>
@@ -143,11 +143,10 @@ cloob_status reader_refuse_unknown(const config_reader *r, const json *object, c
 {
     for (const json *v = object->child; v; v = v->next) {
         bool off = v->kind == JSON_NULL || (v->kind == JSON_BOOL && !v->boolean) ||
-                   (v->kind == JSON_NUMBER && v->number == 0); /* an unknown feature that is switched off */
+                   (v->kind == JSON_NUMBER && v->number == 0); /* an unknown feature that is disabled */
         if (off || is_known(v, fields) || is_known(v, more)) continue;
-        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: %s\"%.100s\" is not part of cloob's ResNets, ViTs and text transformers", r->source, where,
-                        v->key);
+        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED, "%s: %s\"%.100s\" is not supported by cloob's towers", r->source,
+                        where, v->key);
     }
     return CLOOB_OK;
 }

@@ -1,23 +1,24 @@
-/* The built-in models: open_clip's plain ResNets and ViTs, CLIPA, MetaCLIP's worldwide ones, SigLIP, SigLIP 2, and the
- * small ones of demos and tests. */
+/* Table of built-in models: open_clip's plain ResNets and ViTs, CLIPA, MetaCLIP (worldwide), SigLIP, SigLIP 2, and the
+ * small models of demos and tests. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "model/config.h"
 
-/* How a model differs from CLIP with GELU. */
+/* Differences from CLIP with GELU, as flags. */
 enum {
-    QUICK = 1,           /* QuickGELU: OpenAI's */
-    CLIPA = 2,           /* no ln_pre, mean of the patches, norm behind it; texts without a mask, last token */
+    QUICK = 1,           /* QuickGELU, as in OpenAI's models */
+    CLIPA = 2,           /* no ln_pre, mean of the patches followed by the layer norm; texts without causal mask, pooled
+                          * at the last token */
     SCALED = 4,          /* layer scale in the image tower */
-    EOS_1 = 8,           /* the text is read at the token with this id */
+    EOS_1 = 8,           /* the text is pooled at the token with this id */
     EOS_2 = 16,          /**/
     SIGLIP = 32,         /* model_config_set_siglip */
     IMAGE_TANH = 64,     /* tanh GELU */
     TEXT_TANH = 128,     /**/
-    NO_PROJECTION = 256, /* of texts */
-    ROBERTA = 512,       /* the text tower; its sizes are in `berts` */
+    NO_PROJECTION = 256, /* no text projection */
+    ROBERTA = 512,       /* a RoBERTa text tower; its sizes are in `berts` */
     XLM_BASE = 1024,     /**/
     XLM_LARGE = 2048,    /**/
     CROWSON = 4096       /* model_config_set_crowson */
@@ -103,7 +104,7 @@ static const builtin table[] = {
     { "xlm-roberta-base-ViT-B-32", XLM_BASE, 512, 224, { 12 }, 768, 32, 64, 0, 77, 0, 0, 0, 0, 0 },
     { "xlm-roberta-large-ViT-H-14", XLM_LARGE, 1024, 224, { 32 }, 1280, 14, 80, 0, 77, 0, 0, 0, 0, 0 },
     { "cloob_laion_400m_vit_b_16", CROWSON, 512, 224, { 12 }, 768, 16, 64, 0, 77, 49408, 512, 8, 12, 0 },
-    /* `tiny` is the demo's: small enough for two cores at 64 px */
+    /* `tiny` is the model of the demo: it trains on two cores at 64 px */
     { "tiny", QUICK, 128, 64, { 1, 3, 3, 1 }, 16, 0, 64, 0, 24, 2048, 64, 2, 2, 0 },
     { "tiny-rn", QUICK, 24, 64, { 1, 2, 1, 1 }, 8, 0, 64, 0, 12, 96, 16, 2, 2, 0 },
     { "tiny-vit", QUICK, 24, 32, { 2 }, 128, 8, 64, 0, 12, 96, 16, 2, 2, 0 },
@@ -156,7 +157,7 @@ static void from_builtin(const builtin *b, model_config *c)
     c->text_projection_hidden = (c->text_width + c->embed) / 2;
 }
 
-/* ---- both tables: these rows, then those of config_timm.c -------------------------------------------- */
+/* ---- all built-in models: these rows, then those of config_timm.c ------------------------------------ */
 
 static const char *row_name(int i)
 {
@@ -175,8 +176,8 @@ static bool row_config(int i, model_config *c)
 
 /* ---- by name ------------------------------------------------------------------------------------- */
 
-/* "ViT-B/32", "vit_b_32" and "ViT-B-32" are one name: letters, digits, lower case. */
-static void squeeze(const char *name, char *out, size_t size)
+/* Normalises a model name to lower-case letters and digits, so that "ViT-B/32", "vit_b_32" and "ViT-B-32" are equal. */
+static void normalize_name(const char *name, char *out, size_t size)
 {
     size_t n = 0;
     for (; *name && n + 1 < size; name++)
@@ -184,47 +185,48 @@ static void squeeze(const char *name, char *out, size_t size)
     out[n] = '\0';
 }
 
-/* -1: unknown. */
+/* Index of the row with a normalised name; -1: unknown. */
 static int find(const char *wanted)
 {
     char have[64];
     for (int i = 0; row_name(i); i++) {
-        squeeze(row_name(i), have, sizeof have);
+        normalize_name(row_name(i), have, sizeof have);
         if (strcmp(wanted, have) == 0) return i;
     }
     return -1;
 }
 
-/* How many letters two names have in common at their beginnings. */
-static int common(const char *a, const char *b)
+/* Length of the common_prefix prefix of two names. */
+static int common_prefix(const char *a, const char *b)
 {
     int n = 0;
     while (a[n] && a[n] == b[n]) n++;
     return n;
 }
 
-/* The names nearest to an unknown one: those that begin alike for the longest, in the table's order. */
-static void nearest(const char *wanted, char *out, size_t size)
+/* Lists the names that share the longest prefix with an unknown one, in table order. */
+static void list_nearest(const char *wanted, char *out, size_t size)
 {
     enum { SHOWN = 12 };
     char have[64];
     int best = 0, shown = 0;
     size_t n = 0;
     for (int i = 0; row_name(i); i++) {
-        squeeze(row_name(i), have, sizeof have);
-        if (common(wanted, have) > best) best = common(wanted, have);
+        normalize_name(row_name(i), have, sizeof have);
+        if (common_prefix(wanted, have) > best) best = common_prefix(wanted, have);
     }
     for (int i = 0; row_name(i) && n < size && shown < SHOWN; i++) {
-        squeeze(row_name(i), have, sizeof have);
-        if (common(wanted, have) < best) continue;
+        normalize_name(row_name(i), have, sizeof have);
+        if (common_prefix(wanted, have) < best) continue;
         n += (size_t)snprintf(out + n, size - n, "%s%s", shown++ ? ", " : "", row_name(i));
     }
 }
 
-/* The row of a name, and whether it asks for QuickGELU; -1: unknown. wanted: the name squeezed, for a message. */
+/* Index of the row for a name, and whether it has the suffix "quickgelu"; -1: unknown. wanted: receives the normalised
+ * name. */
 static int resolve(const char *name, char wanted[64], bool *quick)
 {
-    squeeze(name, wanted, 64);
+    normalize_name(name, wanted, 64);
     size_t n = strlen(wanted), tail = strlen("quickgelu");
     *quick = n > tail && strcmp(wanted + n - tail, "quickgelu") == 0;
     if (*quick) wanted[n - tail] = '\0';
@@ -241,10 +243,10 @@ cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config
         if (quick) model_config_set_act(c, ACT_QUICKGELU);
         return CLOOB_OK;
     }
-    nearest(wanted, known, sizeof known);
+    list_nearest(wanted, known, sizeof known);
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                    "model \"%.100s\" is not known; near it are %s; or give the path of a .json file (all names: "
-                    "docs/reference/models.md)",
+                    "unknown model \"%.100s\"; similar names: %s; use one of them or the path of a .json file (all "
+                    "names: docs/reference/models.md)",
                     name, known);
 }
 
@@ -257,12 +259,12 @@ bool model_config_known(const char *name)
 
 const char *model_config_name(int i) { return i >= 0 ? row_name(i) : NULL; }
 
-/* ---- text models of transformers that open_clip's configurations name ----------------------------- */
+/* ---- text models of transformers named in open_clip's configurations -------------------------------- */
 
 typedef struct bert_row {
-    const char *name; /* behind the last "/" */
+    const char *name; /* the part after the last "/" */
     int64_t vocab, width, layers;
-    bool roberta; /* positions from pad + 1 on, one token type, padding 1 */
+    bool roberta; /* positions start at pad + 1, one token type, padding id 1 */
 } bert_row;
 
 static const bert_row berts[] = {
@@ -309,7 +311,7 @@ static bool same_sizes(const model_config *c, const model_config *b)
            c->image.inner == b->image.inner && c->text.inner == b->text.inner;
 }
 
-/* What follows from shapes and names of tensors besides sizes. */
+/* Compares the other properties that tensor names and shapes determine. */
 static bool same_parts(const model_config *c, const model_config *b)
 {
     return c->no_class_token == b->no_class_token && c->no_ln_pre == b->no_ln_pre &&

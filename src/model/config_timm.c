@@ -1,4 +1,4 @@
-/* Image towers that open_clip takes from timm, by timm's names: SigLIP's, ConvNeXt, EVA, PE-Core and plain ViTs. */
+/* Image towers that open_clip takes from timm: SigLIP, ConvNeXt, EVA, PE-Core, MobileCLIP and plain ViTs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static const siglip_size siglip_sizes[] = { { "base", 768, 12, 12, 0 },
                                             { "so400m", 1152, 27, 16, 4304 },
                                             { "giantopt", 1536, 40, 16, 0 } };
 
-/* timm's towers that came with SigLIP 2 have the tanh GELU. */
+/* Whether timm's tower has the tanh GELU; those added with SigLIP 2 do. */
 static bool timm_tanh(const char *size, int patch, int image)
 {
     bool base = strcmp(size, "base") == 0 && patch == 32, large = strcmp(size, "large") == 0 && image == 512;
@@ -54,20 +54,20 @@ bool model_config_timm_name(const model_config *c, char *name, size_t size)
     return false;
 }
 
-/* ---- the others ---------------------------------------------------------------------------------- */
+/* ---- other towers -------------------------------------------------------------------------------- */
 
-/* How a tower differs from a ViT with class token, GELU, a bias of the patches and no layer norm in front. */
+/* Differences from a ViT with class token, GELU, a bias in the patch embedding and no layer norm before the blocks. */
 enum {
     CONVNEXT = 1,
-    EVA = 2,       /* no bias of the keys */
+    EVA = 2,       /* no key bias */
     ROTARY = 4,    /* EVA-02: rotary positions on a grid of 16, SwiGLU, inner norms */
-    BRANCH = 8,    /* EVA-02 E: norms of what is added */
-    PRE_NORM = 16, /* a layer norm in front of the blocks instead of the patches' bias */
-    PE = 32,       /* PRE_NORM, rotary positions on the tower's own grid, pooling by attention of 8 heads */
-    NO_CLASS = 64, /* without class token; PE's places then count from 0 */
-    EPS_5 = 128,   /* layer norms with 1e-5 instead of 1e-6 */
+    BRANCH = 8,    /* EVA-02 E: layer norms on the output of attention and MLP before it is added */
+    PRE_NORM = 16, /* a layer norm before the blocks, and no bias in the patch embedding */
+    PE = 32,       /* PRE_NORM, rotary positions on the tower's own grid, attention pooling with 8 heads */
+    NO_CLASS = 64, /* no class token; PE's patch coordinates then start at 0 */
+    EPS_5 = 128,   /* layer norm epsilon 1e-5 instead of 1e-6 */
     FASTVIT = 256,
-    STEM = 512 /* convolutions in front of the patches */
+    STEM = 512 /* convolutions before the patch embedding */
 };
 
 typedef struct timm_row {

@@ -1,4 +1,4 @@
-/* Hashes of tensors and metadata, and the check of a file. */
+/* Hashes of tensors and metadata, and the check of a file against them. */
 #include "model/digest.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "core/pool.h"
 #include "io/fileset.h"
 
-enum { PIECE = 1 << 20 }; /* hashed by one thread; part of the definition */
+enum { PIECE = 1 << 20 }; /* bytes hashed by one thread; changing it changes the hash */
 
 static bool is_train(const char *name) { return strncmp(name, "train.", 6) == 0; }
 
@@ -57,7 +57,8 @@ static cloob_status hash_tensor(cloob_ctx *ctx, const st_entry *e, uint64_t *h)
     return hash_data(ctx, &e->t, h);
 }
 
-/* A sum of well-mixed hashes does not depend on the order; names are unique, so nothing cancels. */
+/* Sums the hashes of the tensors, so that their order does not matter. Names are unique, so equal tensors do not
+ * cancel. */
 static cloob_status hash_tensors(cloob_ctx *ctx, const digest_input *in, bool train, uint64_t *sum)
 {
     *sum = 0;
@@ -116,19 +117,20 @@ static cloob_status check_version(cloob_ctx *ctx, const char *path, const digest
     errno = 0;
     long n = text ? strtol(text, &end, 10) : 0;
     if (text && (errno || end == text || *end || n < 0))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged (file version \"%.20s\")", path, text);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                        "%s: damaged (invalid file version \"%.20s\"); use an earlier checkpoint", path, text);
     if (n <= DIGEST_FILE_VERSION) return CLOOB_OK;
-    return ctx_fail(
-        ctx, CLOOB_ERR_FORMAT,
-        "%s: has file version %ld (written by cloob %.20s), this is cloob %s and reads up to %d; use a newer cloob",
-        path, n, program ? program : "?", cloob_version(), DIGEST_FILE_VERSION);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                    "%s: file version %ld (written by cloob %.20s) is not supported; cloob %s reads versions up to %d; "
+                    "use a newer cloob",
+                    path, n, program ? program : "?", cloob_version(), DIGEST_FILE_VERSION);
 }
 
 static cloob_status compare(cloob_ctx *ctx, const char *path, const char *what, const char *have, const char *want)
 {
     if (strcmp(have, want) == 0) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                    "%s: damaged or edited (checksum of %s is %s, %.16s is stored); use an earlier checkpoint", path,
+                    "%s: damaged or edited (checksum of %s is %s, stored is %.16s); use an earlier checkpoint", path,
                     what, have, want);
 }
 
@@ -138,23 +140,25 @@ cloob_status digest_check_model(cloob_ctx *ctx, const char *path, const digest_i
     const char *want = meta_of(in, "digest.model");
     CLOOB_TRY(check_version(ctx, path, in));
     if (!want && !meta_of(in, "file_version")) return CLOOB_OK;
-    if (!want) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged or edited: its checksum is missing", path);
+    if (!want)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                        "%s: damaged or edited (its checksum is missing); use an earlier checkpoint", path);
     CLOOB_TRY(digest_model(ctx, in, have));
     return compare(ctx, path, "weights and metadata", have, want);
 }
 
-/* ---- files found intact before --------------------------------------------------------------------- */
+/* ---- cache of files that passed the check ---------------------------------------------------------- */
 
 enum { WORTH_BYTES = 16 << 20, SETTLED_S = 2 };
 
 typedef struct file_state {
     int64_t device, inode, size, mtime_ns, ctime_ns;
-    char digest[24]; /* no padding: states are compared as bytes */
+    char digest[24]; /* sized so that the struct has no padding: states are compared as bytes */
 } file_state;
 _Static_assert(DIGEST_TEXT <= 24, "a digest fits");
 
-/* False where it need not be remembered: small files, and files that changed so recently that another change would
- * leave the same time. */
+/* Reads the identity of a file. Returns false if the result of the check is not to be cached: the file is small, or it
+ * changed so recently that another change might not alter its times. */
 static bool read_state(const char *path, const char *digest, file_state *s)
 {
     struct stat st;
@@ -167,7 +171,7 @@ static bool read_state(const char *path, const char *digest, file_state *s)
     return true;
 }
 
-static bool is_remembered(const char *note, const file_state *s)
+static bool passed_before(const char *note, const file_state *s)
 {
     file_state then;
     FILE *f = fopen(note, "rb");
@@ -182,10 +186,10 @@ cloob_status digest_check_model_once(cloob_ctx *ctx, const char *path, const dig
     const char *digest = meta_of(in, "digest.model");
     char *dir = digest && !ctx->copy_files && read_state(path, digest, &now) ? cache_folder() : NULL;
     char *note = dir ? cache_path(dir, path, "intact") : NULL;
-    bool before = note && is_remembered(note, &now);
+    bool before = note && passed_before(note, &now);
     cloob_status status = before ? check_version(ctx, path, in) : digest_check_model(ctx, path, in);
     if (status == CLOOB_OK && note && !before && file_make_dirs(ctx, dir) == CLOOB_OK)
-        (void)file_write_private(ctx, note, &now, sizeof now); /* otherwise the next one reads the file again */
+        (void)file_write_private(ctx, note, &now, sizeof now); /* on failure the next reader checks the whole file */
     free(note), free(dir);
     return status;
 }

@@ -1,6 +1,7 @@
-/* Inference: one executor per kind of input that serves any part of a batch, or, where kernels cannot, one per kind,
- * number of rows and, for texts, length, with batches padded with zeros. In invariant mode a GPU has one number of rows
- * for all batches, so that the same kernels compute a row whatever comes with it. */
+/* Inference with one executor per kind of input. If the kernels accept any part of a batch, this executor serves all
+ * batches. Otherwise there is one executor per kind, number of rows and, for texts, length, and batches are padded with
+ * zeros. In invariant mode on a GPU all batches have the same number of rows, so that a row's result does not depend on
+ * the other rows of its batch. */
 #include "model/encoder.h"
 
 #include <math.h>
@@ -13,37 +14,40 @@
 #include "tensor/cpu/gemm_packed.h"
 #include "tensor/device.h"
 
-/* Texts have a kind for every length, in steps: TOKENS is the longest, TOKENS + 1 one step long, and so on. */
+/* Kinds of executors: images as bytes or floats, and texts by length: TOKENS is for the full context, TOKENS + i for
+ * texts of at most i STEP tokens. */
 enum { BYTES, FLOATS, TOKENS, STEP = 8, LENGTHS = 32, KINDS = TOKENS + LENGTHS };
-/* Rows of an executor: the batch, half of it, a quarter, and so on. */
+/* Executor i of a kind has the batch size divided by 2^i rows, rounded up. */
 enum { SIZES = 12 };
 
 typedef struct slot {
     exec *x;
-    void *recording; /* of a GPU's forward pass, from its second run on; NULL: not yet, or not possible */
-    int runs;        /* counted up to 2 */
+    void *recording; /* captured forward pass of a GPU, made in the second run; NULL: not captured (yet) */
+    int runs;        /* number of runs, not counted beyond 2 */
 } slot;
 
 struct encoder {
     params *p;
     bool owns_params;
-    weights w;     /* what the parameters are views of; empty where somebody else owns them */
-    bool bound[2]; /* image and text tower: taken from w on first use */
+    weights w;     /* the parameters are views of these; empty if the caller owns the parameters */
+    bool bound[2]; /* image tower, text tower: whether the parameters have been bound to w, which happens on first
+                    * use */
     encoder_options o;
     slot slot[KINDS][SIZES];
-    bool probed[KINDS],
-        alone[KINDS];    /* one_shape: whether rows were found to depend on their place, so go one by one */
-    int64_t rows_run;    /* with those that only fill up a batch */
-    lanes *lanes;        /* images of a small model in invariant mode */
-    bool small, asked;   /* whether it is one; known once asked */
-    weight_cache *cache; /* what kernels made of the weights, shared by the executors */
+    /* For invariant mode on a GPU, by kind: whether probe ran; and whether it found that a row's bytes depend on its
+     * position in the batch, so that rows of this kind are encoded one at a time. */
+    bool probed[KINDS], row_by_row[KINDS];
+    int64_t rows_run;                /* rows computed, including padding rows */
+    lanes *lanes;                    /* for images of a small model in invariant mode */
+    bool use_lanes, use_lanes_known; /* cached result of lanes_apply */
+    weight_cache *cache;             /* weights in the kernels' formats (packed, quantised), shared by the executors */
     op_call_fn *on_call;
     void *call_user;
-    void *host; /* one batch of inputs or results as the device takes and gives them */
+    void *host; /* staging buffer: one batch of inputs or results in the device's format */
     size_t host_bytes;
 };
 
-static const char *const result_names[] = { "output", "raw", "features" }; /* by cloob_output */
+static const char *const result_names[] = { "output", "raw", "features" }; /* indexed by cloob_output */
 
 void encoder_options_init(encoder_options *o)
 {
@@ -54,11 +58,11 @@ cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options 
 {
     if (o->int8 && p->dev->backend != BACKEND_CPU)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "precision int8 runs on the CPU, not on %s; choose device cpu, or bf16", p->dev->name);
+                        "precision int8 is not supported on %s; use device cpu or precision bf16", p->dev->name);
     if (o->fp8 && !p->dev->fp8)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "precision fp8: %s has no 8-bit matrix multiplication with a scale for each row (GPUs from "
-                        "compute capability 9.0 on have it); choose %s",
+                        "precision fp8 is not supported on %s (it needs a GPU of compute capability 9.0 or higher); "
+                        "use precision %s",
                         p->dev->name, p->dev->backend == BACKEND_CPU ? "int8" : "bf16");
     encoder *e = calloc(1, sizeof *e);
     if (!e) return ctx_no_memory(ctx, sizeof *e, "an encoder");
@@ -69,13 +73,13 @@ cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options 
     return CLOOB_OK;
 }
 
-/* On the host a tower's weights are read when it is first used; on a GPU bf16 is a copy of all of them. */
+/* In bf16 on a GPU, copies all weights now. Otherwise bind_tower reads a tower's weights on its first use. */
 static cloob_status take_weights(cloob_ctx *ctx, encoder *e)
 {
     if (e->p->compute == CLOOB_F32 || e->p->dev->backend != BACKEND_CUDA) return CLOOB_OK;
     e->bound[0] = e->bound[1] = true;
     cloob_status status = params_load(ctx, e->p, &e->w);
-    weights_release(&e->w); /* nothing reads it from now on */
+    weights_release(&e->w); /* not used any more */
     return status;
 }
 
@@ -109,29 +113,29 @@ static cloob_status bind_tower(cloob_ctx *ctx, encoder *e, bool text)
 
 /* ---- how rows are batched ------------------------------------------------------------------------- */
 
-/* Whether a tower has kernels that work on any part of a batch and give a row the same bytes in all of them: on a host
- * with a packed GEMM of its type, texts and vision transformers. One executor then serves every number of rows. */
-static bool any_part(const params *p, bool text)
+/* Whether a tower's kernels accept any part of a batch and compute each row independently of the others: texts and
+ * vision transformers on a CPU with a packed GEMM of the compute type. One executor then serves any number of rows. */
+static bool any_rows(const params *p, bool text)
 {
     gemm_kind kind = p->compute == CLOOB_F32 ? GEMM_F32 : GEMM_BF16;
     return p->dev->backend == BACKEND_CPU && gemm_is_fast(kind) && (text || p->config.family == MODEL_VIT);
 }
 
-/* Rows of every batch on a GPU in invariant mode. */
+/* Rows of every batch in invariant mode on a GPU. */
 enum { GPU_ROWS = 32 };
-static bool one_shape(const params *p, const encoder_options *o)
+static bool fixed_batch(const params *p, const encoder_options *o)
 {
     return o->invariant && p->dev->backend == BACKEND_CUDA;
 }
 
-/* Rows of an executor at most. */
+/* The largest number of rows of an executor. */
 static int64_t max_rows(const params *p, const encoder_options *o, bool text)
 {
-    if (one_shape(p, o)) return GPU_ROWS;
-    return o->batch > 1 && (!o->invariant || any_part(p, text)) ? o->batch : 1;
+    if (fixed_batch(p, o)) return GPU_ROWS;
+    return o->batch > 1 && (!o->invariant || any_rows(p, text)) ? o->batch : 1;
 }
 
-bool encoder_packs_texts(const encoder *e) { return any_part(e->p, true) && model_config_text_ends(&e->p->config); }
+bool encoder_packs_texts(const encoder *e) { return any_rows(e->p, true) && model_config_text_ends(&e->p->config); }
 
 static void drop_slot(device *d, slot *at)
 {
@@ -187,11 +191,12 @@ static cloob_status make_graph(cloob_ctx *ctx, const params *p, bool fp8, int64_
                         .gpu_input = p->dev->backend == BACKEND_CUDA,
                         .fp8 = fp8 ? OP_FP8_FASTER : OP_FP8_NEVER,
                         .tokens = kind > TOKENS ? (kind - TOKENS) * STEP : 0 };
-    if (any_part(p, true) && model_config_text_ends(&p->config)) o.rows = batch * p->config.context;
+    if (any_rows(p, true) && model_config_text_ends(&p->config)) o.rows = batch * p->config.context;
     return kind >= TOKENS ? tower_text(ctx, p, &o, g) : tower_image(ctx, p, &o, g);
 }
 
-/* On a GPU every shape has kernels to choose and a recording, so texts have few lengths besides the context. */
+/* Lengths of text executors on a GPU, besides the context. There are few, because each has to choose its kernels and
+ * capture its forward pass. */
 enum { GPU_LENGTHS = 2 };
 static const int gpu_lengths[GPU_LENGTHS] = { 16, 32 };
 
@@ -214,31 +219,32 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
 
 static int64_t rows_of(const encoder *e, int kind, int size)
 {
-    if (e->alone[kind]) return 1;
+    if (e->row_by_row[kind]) return 1;
     return (max_rows(e->p, &e->o, kind >= TOKENS) + ((int64_t)1 << size) - 1) >> size;
 }
 
-/* The smallest executor that n rows fit in. On a GPU, whose memory is planned, small ones are made only until there is
- * one for the whole batch. */
+/* Index of the smallest executor that holds n rows. On a GPU, whose memory is planned, the full-batch executor is used
+ * once it exists. */
 static int size_for(const encoder *e, int kind, int64_t n)
 {
     int size = 0;
-    if (one_shape(e->p, &e->o)) return 0;
-    if (any_part(e->p, kind >= TOKENS) || (e->p->dev->backend == BACKEND_CUDA && e->slot[kind][0].x)) return 0;
+    if (fixed_batch(e->p, &e->o)) return 0;
+    if (any_rows(e->p, kind >= TOKENS) || (e->p->dev->backend == BACKEND_CUDA && e->slot[kind][0].x)) return 0;
     while (size + 1 < SIZES && rows_of(e, kind, size + 1) >= n && rows_of(e, kind, size + 1) < rows_of(e, kind, size))
         size++;
     return size;
 }
 
-/* A weight of the file that lives on packed need not stay in memory as well. */
+/* Called after a kernel packed a weight: releases the memory of the unpacked weight. */
 static void drop_packed(void *user, const void *weight, size_t bytes)
 {
     const encoder *e = user;
     tensor t = { .dtype = CLOOB_U8, .ndim = 1, .dim = { (int64_t)bytes }, .data = (void *)(uintptr_t)weight };
-    bool read_again = !any_part(e->p, false) || !any_part(e->p, true); /* by executors of few rows */
+    bool read_again = !any_rows(e->p, false) || !any_rows(e->p, true); /* executors of few rows use the unpacked
+                                                                        * weight */
     if (read_again) weights_drop_pages(&e->w, &t);
     else weights_forget(&e->w, &t);
-    /* of a converted weight, only what was packed is read from now on */
+    /* a weight converted on loading is only read in its packed form from here on */
     if (e->o.int8 && e->owns_params)
         host_memory_drop(weight, bytes, e->p->master, (size_t)e->p->total * sizeof *e->p->master);
     if (e->p->shadow && e->owns_params)
@@ -260,8 +266,8 @@ static exec_bindings bindings(const encoder *e, bool text)
                             .frozen_weights = true,
                             .cache = e->cache,
                             .int8 = e->o.int8,
-                            .int8_fast = !text, /* texts suffer more */
-                            .invariant = any_part(e->p, text) };
+                            .int8_fast = !text, /* text embeddings lose more accuracy */
+                            .invariant = any_rows(e->p, text) };
 }
 
 void encoder_on_call(encoder *e, op_call_fn *fn, void *user)
@@ -285,11 +291,11 @@ static cloob_status get_slot(cloob_ctx *ctx, encoder *e, int kind, int64_t n, sl
         graph_release(&g);
     }
     if (status == CLOOB_OK) exec_set_ctx(at->x, ctx), exec_on_call(at->x, e->on_call, e->call_user);
-    e->rows_run += any_part(e->p, kind >= TOKENS) ? n : rows_of(e, kind, size);
+    e->rows_run += any_rows(e->p, kind >= TOKENS) ? n : rows_of(e, kind, size);
     return status;
 }
 
-/* The first run loads what libraries load and folds weights; the second is recorded. */
+/* Captures the second forward pass. The first one loads libraries and folds weights, which cannot be captured. */
 static cloob_status record(cloob_ctx *ctx, device *d, slot *at)
 {
     CLOOB_TRY(d->record_begin(ctx, d));
@@ -320,7 +326,8 @@ static cloob_status take_host(cloob_ctx *ctx, encoder *e, size_t bytes)
     return CLOOB_OK;
 }
 
-/* n rows, `stride` bytes apart, of which the input takes the beginning. part: what is behind them is not read. */
+/* Copies n rows, `stride` bytes apart, to the input; the start of each row is used if the input's rows are shorter.
+ * Rows of the input beyond n are zeroed, unless the executor ignores them (`part`). */
 static cloob_status put_rows(cloob_ctx *ctx, encoder *e, const tensor *in, const char *rows, size_t stride, int64_t n,
                              bool part)
 {
@@ -331,7 +338,8 @@ static cloob_status put_rows(cloob_ctx *ctx, encoder *e, const tensor *in, const
         for (int64_t i = 0; i < n; i++) memcpy((char *)e->host + (size_t)i * row, rows + (size_t)i * stride, row);
         rows = e->host;
     }
-    CLOOB_TRY(d->copy(ctx, d, in->data, rows, (size_t)n * row)); /* rows are read before to_host returns */
+    CLOOB_TRY(d->copy(ctx, d, in->data, rows, (size_t)n * row)); /* asynchronous; `rows` stays valid until to_host
+                                                                  * returns */
     if (n < in->dim[0] && !part)
         CLOOB_TRY(d->zero(ctx, d, (char *)in->data + (size_t)n * row, (size_t)(in->dim[0] - n) * row));
     return row < stride ? d->sync(ctx, d) : CLOOB_OK; /* the copy may read e->host, which the results overwrite */
@@ -347,7 +355,7 @@ static cloob_status get_rows(cloob_ctx *ctx, encoder *e, const tensor *result, i
     return CLOOB_OK;
 }
 
-/* Patches of n records (io/image/image_view.h). */
+/* Number of patches in n records (io/image/image_view.h). */
 static int64_t count_patches(const model_config *c, const uint8_t *records, int64_t n)
 {
     int64_t bytes = 3 * c->image_size * c->image_size, sum = 0;
@@ -359,7 +367,7 @@ static int64_t count_patches(const model_config *c, const uint8_t *records, int6
     return sum;
 }
 
-/* Which of the executor's sequences, and of its packed rows, the n inputs take. */
+/* Tells the executor how many of its sequences and packed rows the n inputs occupy. */
 static void set_part(const encoder *e, exec *x, int kind, const tensor *in, const void *rows, int64_t n)
 {
     op_live sequences = { in->dim[0], n }, packed = { 0, 0 };
@@ -374,25 +382,26 @@ static void set_part(const encoder *e, exec *x, int kind, const tensor *in, cons
     exec_set_part(x, sequences, packed);
 }
 
-/* At most one batch. */
+/* Encodes at most one batch. */
 static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const void *rows, size_t stride, int64_t n,
                                  cloob_output what, float *out)
 {
     static const char *const inputs[] = { "images", "images", "tokens" };
     slot *at;
-    bool part = any_part(e->p, kind >= TOKENS);
+    bool part = any_rows(e->p, kind >= TOKENS);
     CLOOB_TRY(get_slot(ctx, e, kind, n, &at));
     const tensor *in = exec_tensor(at->x, inputs[kind < TOKENS ? kind : TOKENS]);
     CLOOB_TRY(put_rows(ctx, e, in, rows, stride, n, part));
     if (part) set_part(e, at->x, kind, in, rows, n);
     CLOOB_TRY(forward(ctx, e, at));
     const tensor *result = exec_tensor(at->x, result_names[what]);
-    return get_rows(ctx, e, result ? result : exec_tensor(at->x, "raw"), n, out); /* no projection: features are raw */
+    /* without a projection, the features are "raw" */
+    return get_rows(ctx, e, result ? result : exec_tensor(at->x, "raw"), n, out);
 }
 
-/* ---- whether a row's place in a batch matters ------------------------------------------------------ */
+/* ---- whether a row's result depends on its position in a batch ------------------------------------- */
 
-/* Inputs that mean nothing: bytes, floats between -1 and 1, or tokens. */
+/* Fills rows with random bytes, floats in [-1, 1), or token ids. */
 static void fill_rows(const encoder *e, int kind, void *rows, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -402,7 +411,7 @@ static void fill_rows(const encoder *e, int kind, void *rows, int64_t n)
     }
 }
 
-/* Row i changes places with the one that is as far from the end. */
+/* Reverses the order of the rows. */
 static void reverse_rows(char *rows, size_t bytes, int64_t n)
 {
     for (int64_t i = 0; i < n / 2; i++)
@@ -412,9 +421,9 @@ static void reverse_rows(char *rows, size_t bytes, int64_t n)
         }
 }
 
-/* Libraries do not promise that all rows of a GEMM are summed in the same way, though they do it. The first time a
- * batch is embedded twice, the second time in reverse; where a byte differs, rows of this kind are embedded one by
- * one. */
+/* Checks that a row's result does not depend on its position in a batch: libraries do not guarantee that a GEMM sums
+ * all rows in the same order, although they usually do. Embeds a random batch in both orders; if any byte differs, rows
+ * of this kind are encoded one at a time. */
 static cloob_status probe(cloob_ctx *ctx, encoder *e, int kind, size_t stride)
 {
     enum { N = GPU_ROWS };
@@ -431,22 +440,22 @@ static cloob_status probe(cloob_ctx *ctx, encoder *e, int kind, size_t stride)
     if (status == CLOOB_OK) {
         reverse_rows((char *)out[1], width * sizeof(float), N);
         e->probed[kind] = true;
-        e->alone[kind] = memcmp(out[0], out[1], N * width * sizeof(float)) != 0;
-        if (e->alone[kind]) drop_slot(e->p->dev, &e->slot[kind][0]);
+        e->row_by_row[kind] = memcmp(out[0], out[1], N * width * sizeof(float)) != 0;
+        if (e->row_by_row[kind]) drop_slot(e->p->dev, &e->slot[kind][0]);
     }
     free(rows), free(out[0]), free(out[1]);
     return status;
 }
 
-/* How many rows of this kind go together at most. */
+/* The largest number of rows of this kind in one batch. */
 static cloob_status batch_of(cloob_ctx *ctx, encoder *e, int kind, size_t stride, int64_t *rows)
 {
-    if (one_shape(e->p, &e->o) && !e->probed[kind]) CLOOB_TRY(probe(ctx, e, kind, stride));
+    if (fixed_batch(e->p, &e->o) && !e->probed[kind]) CLOOB_TRY(probe(ctx, e, kind, stride));
     *rows = rows_of(e, kind, 0);
     return CLOOB_OK;
 }
 
-/* Images of a small model, each by one thread. */
+/* Encodes images of a small model, each by one thread. */
 static cloob_status encode_in_lanes(cloob_ctx *ctx, encoder *e, const lane_rows *rows)
 {
     CLOOB_TRY(take_cache(ctx, e));
@@ -456,11 +465,11 @@ static cloob_status encode_in_lanes(cloob_ctx *ctx, encoder *e, const lane_rows 
     return lanes_run(ctx, e->lanes, rows);
 }
 
-/* The first of n rows that has NaN or infinity, or n. */
+/* Index of the first row that contains NaN or infinity; n if there is none. */
 static int64_t first_not_finite(const float *rows, int64_t n, int64_t each)
 {
     for (int64_t i = 0; i < n; i++) {
-        float zero = 0; /* 0 x is 0, but NaN for NaN and infinity: one sum shows it */
+        float zero = 0; /* x * 0 is 0 for finite x and NaN otherwise, so one sum detects both */
 #pragma omp simd reduction(+ : zero)
         for (int64_t k = i * each; k < (i + 1) * each; k++) zero += rows[k] * 0.0f;
         if (zero != 0.0f || isnan(zero)) return i;
@@ -468,13 +477,14 @@ static int64_t first_not_finite(const float *rows, int64_t n, int64_t each)
     return n;
 }
 
-/* Embeddings that are no numbers must not be stored or ranked. */
+/* Fails if an embedding is not finite: it must not be stored or ranked. */
 static cloob_status check_result(cloob_ctx *ctx, const float *rows, int64_t n, int64_t width, const char *input)
 {
     int64_t i = first_not_finite(rows, n, width);
     if (i == n) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_NUMERIC,
-                    "the embedding of %s %lld is not finite: the weights are damaged, or their training diverged",
+                    "the embedding of %s %lld is not finite: the weights are damaged or their training diverged; use "
+                    "an earlier checkpoint",
                     input, (long long)i);
 }
 
@@ -482,11 +492,11 @@ static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const vo
                                   cloob_output what, float *out)
 {
     int64_t B, width = encoder_width(e, what, false);
-    if (!e->asked && e->o.invariant && !(e->o.int8 && e->p->config.family == MODEL_VIT)) {
-        CLOOB_TRY(lanes_apply(ctx, e->p, &e->small));
-        e->asked = true;
+    if (!e->use_lanes_known && e->o.invariant && !(e->o.int8 && e->p->config.family == MODEL_VIT)) {
+        CLOOB_TRY(lanes_apply(ctx, e->p, &e->use_lanes));
+        e->use_lanes_known = true;
     }
-    if (e->small && n > 0) {
+    if (e->use_lanes && n > 0) {
         CLOOB_TRY(
             encode_in_lanes(ctx, e, &(lane_rows){ images, stride, n, kind == FLOATS, result_names[what], out, width }));
         return check_result(ctx, out, n, width, "image");
@@ -508,8 +518,11 @@ cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *image
                                   float *out)
 {
     int64_t S = e->p->config.image_size;
-    int64_t bad = first_not_finite(images, n, 3 * S * S); /* relu and normalisation may turn NaN into an embedding */
-    if (bad < n) return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld holds NaN or infinity", (long long)bad);
+    int64_t bad = first_not_finite(images, n, 3 * S * S); /* checked here because relu and normalisation may turn NaN
+                                                           * into finite numbers */
+    if (bad < n)
+        return ctx_fail(ctx, CLOOB_ERR_NUMERIC,
+                        "image %lld contains NaN or infinity; check how the pixels were normalised", (long long)bad);
     return encode_images(ctx, e, FLOATS, images, (size_t)(3 * S * S) * sizeof(float), n, what, out);
 }
 
@@ -520,11 +533,11 @@ int encoder_text_steps(const model_config *c, const int32_t *tokens)
     return (int)((tower_text_length(c, tokens, c->context) + STEP - 1) / STEP);
 }
 
-/* The kind of executor for texts of at most `longest` tokens; the definition (ref) runs at full length. */
+/* The executor kind for texts of at most `longest` tokens. The reference backend always runs the full context. */
 static int kind_for(const encoder *e, int64_t longest)
 {
     int64_t T = e->p->config.context, steps = (longest + STEP - 1) / STEP;
-    if (e->p->dev->backend == BACKEND_REF || any_part(e->p, true)) return TOKENS;
+    if (e->p->dev->backend == BACKEND_REF || any_rows(e->p, true)) return TOKENS;
     if (e->p->dev->backend == BACKEND_CUDA) {
         int i = 0;
         while (i < GPU_LENGTHS && gpu_lengths[i] < longest) i++;
@@ -533,7 +546,7 @@ static int kind_for(const encoder *e, int64_t longest)
     return steps * STEP >= T || steps >= LENGTHS ? TOKENS : TOKENS + (int)steps;
 }
 
-/* The shortest that the longest of n texts fits in. */
+/* The kind of the shortest executor that holds the longest of n texts. */
 static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
 {
     int64_t T = e->p->config.context, longest = 1;
@@ -544,13 +557,14 @@ static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
     return kind_for(e, longest);
 }
 
-/* How many of n texts go together, and as what. In one shape a text's kind is its own, whatever comes with it. */
+/* The number of rows and the kind of the next batch of texts. With a fixed batch size the kind depends on the text
+ * row_by_row, so a batch only takes texts of one kind. */
 static cloob_status next_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, int *kind, int64_t *rows)
 {
     int64_t T = e->p->config.context, B = max_rows(e->p, &e->o, true);
     *rows = n < B ? n : B;
-    *kind = text_kind(e, tokens, one_shape(e->p, &e->o) ? 1 : *rows);
-    if (!one_shape(e->p, &e->o)) return CLOOB_OK;
+    *kind = text_kind(e, tokens, fixed_batch(e->p, &e->o) ? 1 : *rows);
+    if (!fixed_batch(e->p, &e->o)) return CLOOB_OK;
     CLOOB_TRY(batch_of(ctx, e, *kind, (size_t)T * sizeof *tokens, &B));
     for (*rows = 1; *rows < B && *rows < n && text_kind(e, tokens + *rows * T, 1) == *kind;) ++*rows;
     return CLOOB_OK;
@@ -560,7 +574,8 @@ static cloob_status check_tokens(cloob_ctx *ctx, const model_config *c, const in
 {
     for (int64_t i = 0; i < n * c->context; i++)
         if (tokens[i] < 0 || tokens[i] >= c->vocab)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "text %lld: token %d is outside the vocabulary of %lld",
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                            "text %lld: token %d is outside the vocabulary of %lld; use the model's tokenizer",
                             (long long)(i / c->context), tokens[i], (long long)c->vocab);
     return CLOOB_OK;
 }
@@ -577,8 +592,9 @@ cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, in
     return check_result(ctx, out, n, width, "text");
 }
 
-/* The text `length` times, each read at another token. Packed, each ends there, so that nothing is computed that no row
- * needs. The weights are read as by encoder_texts, so what kernels made of them is shared. */
+/* An executor for the embedding of every token of one text: the text is repeated `length` times and row i is pooled at
+ * token i. Packed, copy i ends at its token, so that no unused token is computed. Weights are bound as in
+ * encoder_texts, so the packed weights are shared. */
 static cloob_status make_token_rows(cloob_ctx *ctx, encoder *e, int64_t length, exec **x)
 {
     graph g;
@@ -623,7 +639,8 @@ cloob_status encoder_text_tokens(cloob_ctx *ctx, encoder *e, const int32_t *toke
     int64_t length = tower_text_length(c, tokens, c->context);
     exec *x = NULL;
     if (c->bert.positions)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "rows of all tokens are not supported for BERT text towers");
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "embeddings of single tokens are not supported for BERT text towers");
     CLOOB_TRY(check_tokens(ctx, c, tokens, 1));
     cloob_status status = make_token_rows(ctx, e, length, &x);
     if (status == CLOOB_OK) status = run_token_rows(ctx, e, x, tokens, length, out);

@@ -8,11 +8,11 @@
 #include "model/tower.h"
 
 enum { MAX_LANES = 64 };
-#define SMALL_FLOPS 2e8 /* of an image: some milliseconds of one core */
+#define SMALL_FLOPS 2e8 /* operations per image: a few milliseconds on one core */
 
 typedef struct lane {
-    cloob_ctx *ctx; /* one thread, its own error text */
-    exec *x[2];     /* of bytes, of floats */
+    cloob_ctx *ctx; /* for one thread, with its own error text */
+    exec *x[2];     /* for bytes, for floats */
     cloob_status status;
 } lane;
 
@@ -28,7 +28,7 @@ static cloob_status make_graph(cloob_ctx *ctx, const params *p, bool floats, gra
     return tower_image(ctx, p, &o, g);
 }
 
-/* Of convolutions and matrix multiplications: every output is a sum over the rest of the weight. */
+/* Operations of the convolutions and matrix multiplications in the graph. */
 static double flops_of(const graph *g)
 {
     double sum = 0;
@@ -71,8 +71,8 @@ void lanes_destroy(lanes *l)
     free(l);
 }
 
-/* One lane after the other. Kernels may pack weights in an executor's second run (nn/cpu/linear_frozen.c), into a cache
- * that all lanes share: both runs happen here, before two threads could do it at once. */
+/* Creates a lane's executor and runs it twice. Lanes are opened one after the other because kernels may pack weights
+ * into the shared cache in an executor's second run (nn/cpu/linear_frozen.c). */
 static cloob_status lane_open(cloob_ctx *ctx, lanes *l, lane *a, bool floats)
 {
     graph g;
@@ -100,7 +100,7 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
     lane *a = &j->l->lane[thread];
     exec *x = a->x[r->floats];
     const tensor *in = exec_tensor(x, "images"), *result = exec_tensor(x, r->result);
-    if (!result) result = exec_tensor(x, "raw"); /* no projection: features are raw */
+    if (!result) result = exec_tensor(x, "raw"); /* without a projection, the features are "raw" */
     a->status = CLOOB_OK;
     for (int64_t i = begin; i < end && a->status == CLOOB_OK; i++) {
         memcpy(in->data, r->images + (size_t)i * r->stride, tensor_bytes(in));

@@ -1,5 +1,5 @@
-/* Folding of MobileCLIP's image towers: what timm trains as branches, each with a batch norm, is one convolution with a
- * bias in inference. Exact up to rounding; sums run in double. */
+/* Folding of MobileCLIP's image towers: layers that timm trains as parallel branches, each with a batch norm, become
+ * one convolution with a bias. Equal to the branches up to rounding; sums run in double. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,12 +14,13 @@ typedef struct fold {
     arena a;
     source *s;
     fold_result *result;
-    int64_t O, I, k; /* of the folded kernel (O, I, k, k) */
+    int64_t O, I, k; /* shape (O, I, k, k) of the folded kernel */
     double *w, *b;   /* (O, I, k, k), (O) */
-    bool biased;     /* the source's plain layer has a bias */
+    bool biased;     /* the source layer has a bias */
 } fold;
 
-/* `count` numbers of the tensor, in the arena; NULL: it is missing or has another size, which the result names. */
+/* `count` numbers of the tensor PREFIX NAME, in the arena. NULL if it is missing or has another size; its name is then
+ * written to the result. */
 static float *numbers(fold *f, int64_t count, const char *prefix, const char *name)
 {
     char full[2 * NAME_BYTES];
@@ -33,7 +34,7 @@ static float *numbers(fold *f, int64_t count, const char *prefix, const char *na
     return NULL;
 }
 
-/* A batch norm as gain[c] x + shift[c]; false: something is missing. */
+/* Reads a batch norm as gain[c] x + shift[c]; false if a tensor is missing. */
 static bool batch_norm(fold *f, const char *prefix, int64_t C, double **gain, double **shift)
 {
     char count[2 * NAME_BYTES];
@@ -52,14 +53,15 @@ static bool batch_norm(fold *f, const char *prefix, int64_t C, double **gain, do
     return true;
 }
 
-/* Adds `sign` times gain[o], or 1, in the middle of the kernel that reads channel o itself. */
+/* Adds sign * gain[o] (gain NULL: 1) to the centre of the kernel from channel o to itself. */
 static void add_identity(fold *f, const double *gain, double sign)
 {
     int64_t K = f->k * f->k, middle = f->k / 2 * f->k + f->k / 2;
     for (int64_t o = 0; o < f->O; o++) f->w[(o * f->I + o % f->I) * K + middle] += sign * (gain ? gain[o] : 1.0);
 }
 
-/* Adds a branch: the kernel PREFIX.conv.weight of k or fewer places a side (NULL: the identity), and a batch norm. */
+/* Adds a branch: the kernel PREFIX CONV, of side k or smaller (NULL: identity), followed by the batch norm PREFIX
+ * BN. */
 static void add_branch(fold *f, const char *prefix, const char *conv, const char *bn, double sign)
 {
     char name[2 * NAME_BYTES];
@@ -90,7 +92,7 @@ static void add_plain(fold *f, const char *prefix)
     for (int64_t o = 0; b && o < f->O; o++) f->b[o] += (double)b[o];
 }
 
-/* Scales output channels by layer scale's gains. */
+/* Multiplies each output channel by its layer scale gain. */
 static void scale_rows(fold *f, const char *prefix, const char *name)
 {
     const float *gain = numbers(f, f->O, prefix, name);
@@ -99,7 +101,7 @@ static void scale_rows(fold *f, const char *prefix, const char *name)
     for (int64_t o = 0; gain && o < f->O; o++) f->b[o] *= (double)gain[o];
 }
 
-/* A batch norm in front of a matrix. */
+/* Folds a batch norm that precedes a matrix into the matrix and its bias. */
 static void fold_input_norm(fold *f, const char *prefix)
 {
     double *gain, *shift;
@@ -112,11 +114,12 @@ static void fold_input_norm(fold *f, const char *prefix)
 
 /* ---- which branches a layer has ------------------------------------------------------------------ */
 
-/* Letters of `branches`: k conv_kxk, s conv_scale, i identity, l and m the large and the small kernel, c conv and bn,
- * x RepMixer, p pos_enc with a residual, = a plain layer, b a batch norm in front of it instead of a bias. */
+/* Letters of `branches`:
+ *   k conv_kxk   s conv_scale   i identity   l large_conv   m small_conv   c conv and bn
+ *   x RepMixer   p pos_enc with a residual   = plain layer   b a batch norm before it instead of a bias */
 typedef struct recipe {
-    const char *leaf, *branches; /* the end of the canonical name */
-    const char *gain;            /* layer scale behind it, in the block; NULL: none */
+    const char *leaf, *branches; /* leaf: the end of the layer's name */
+    const char *gain;            /* the layer scale applied to the output, relative to the block; NULL: none */
 } recipe;
 
 static const recipe recipes[] = {
@@ -132,16 +135,16 @@ static const recipe recipes[] = {
     { "mlp.conv", "c", NULL },
     { "mlp.fc2", "=", "layer_scale.gamma" },
     { "final_conv", "ks", NULL },
-    { "", "=", NULL }, /* the others */
+    { "", "=", NULL }, /* any other layer */
 };
 
-/* Those of a ViT's convolutions in front of its patches. */
+/* Recipes of the convolutions before a ViT's patch embedding. */
 static const recipe stem_recipes[] = { { "stem.0", "c", NULL }, { "stem.1", "c", NULL }, { "conv1", "=", NULL } };
 
 static void add_letter(fold *f, char letter, const char *p, const model_config *c)
 {
     char inner[2 * NAME_BYTES];
-    bool scale = !(fastvit_layer_norms(c) && strstr(p, ".stem.")); /* MCi3 and MCi4 have none in their stems */
+    bool scale = !(fastvit_layer_norms(c) && strstr(p, ".stem.")); /* the stems of MCi3 and MCi4 have no conv_scale */
     switch (letter) {
     case 'k': add_branch(f, p, ".conv_kxk.0.conv.weight", ".conv_kxk.0.bn", 1); break;
     case 's':
@@ -174,7 +177,7 @@ static bool has(const fold *f, const char *prefix, const char *name)
     return source_find(f->s, full) >= 0;
 }
 
-/* p: the layer's name in timm, which ends with r->leaf. */
+/* Folds one layer. p: its name in timm, which ends in r->leaf. */
 static void fold_layer(fold *f, const recipe *r, const char *p, const model_config *c)
 {
     char block[2 * NAME_BYTES], inner[2 * NAME_BYTES];
@@ -182,7 +185,7 @@ static void fold_layer(fold *f, const recipe *r, const char *p, const model_conf
     snprintf(block, sizeof block, "%.*s", (int)(strlen(p) - strlen(r->leaf)), p);
     snprintf(inner, sizeof inner, "%s.reparam_conv", p);
     f->biased = !norm;
-    if (has(f, inner, ".weight")) add_plain(f, inner); /* saved after timm's reparameterize_model */
+    if (has(f, inner, ".weight")) add_plain(f, inner); /* the checkpoint was saved after timm's reparameterize_model */
     else
         for (const char *l = r->branches; *l && *l != 'b'; l++) add_letter(f, *l, p, c);
     snprintf(inner, sizeof inner, "%snorm", block);
@@ -192,7 +195,7 @@ static void fold_layer(fold *f, const recipe *r, const char *p, const model_conf
     scale_rows(f, block, second ? "layer_scale_2.gamma" : r->gain);
 }
 
-/* The layer's name in timm and how it is folded; NULL: the row is not folded. name: canonical, without ".weight". */
+/* The recipe of a row and the layer's name in timm; NULL: the row is not folded. name: canonical, without ".weight". */
 static const recipe *find_recipe(const model_config *c, const char *name, char p[NAME_BYTES])
 {
     static const char visual[] = "visual.";
@@ -214,7 +217,7 @@ static const recipe *find_recipe(const model_config *c, const char *name, char p
     return NULL;
 }
 
-/* timm adds no position to the class token of a ViT with such convolutions: row 0 is 0. */
+/* timm adds no position to the class token of a ViT with a convolutional stem: row 0 is set to 0. */
 static cloob_status take_positions(fold *f, const tensor *row, float *out)
 {
     int64_t C = row->dim[1], n = tensor_count(row) - C;
@@ -243,7 +246,7 @@ cloob_status fold_row(cloob_ctx *ctx, source *s, weights *w, const st_entry *row
     char name[NAME_BYTES], p[NAME_BYTES];
     bool bias = text_ends_with(row->name, ".bias"),
          positions = w->config.patch_stem && strcmp(row->name, "visual.positional_embedding") == 0;
-    const tensor *t = bias ? &rows[i - 1].t : &row->t; /* a bias follows its weight */
+    const tensor *t = bias ? &rows[i - 1].t : &row->t; /* a bias follows its weight in the table */
     snprintf(name, sizeof name, "%.*s", (int)(strlen(row->name) - (bias ? 5 : 7)), row->name);
     const recipe *r = positions ? NULL : find_recipe(&w->config, name, p);
     *result = (fold_result){ .folded = r || positions };

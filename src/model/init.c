@@ -1,6 +1,6 @@
-/* CLIP's initialisation, parameter by parameter. The last batch norm gain of every residual block starts at 0, so that
- * blocks begin as identities; the stem's third batch norm (visual.bn3) keeps 1, or every image would embed to one
- * point. */
+/* CLIP's initialisation. The last batch norm gain of every residual block starts at 0, so that blocks start as
+ * identities. The stem's third batch norm (visual.bn3) starts at 1; with 0, all images would have the same
+ * embedding. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ typedef enum kind { ZERO, ONE, CONSTANT, NORMAL, UNIFORM } kind;
 
 typedef struct rule {
     kind kind;
-    double scale; /* the constant, standard deviation, or half width */
+    double scale; /* the constant, the standard deviation, or half the width of the interval */
 } rule;
 
 static bool has(const char *name, const char *part) { return strstr(name, part) != NULL; }
@@ -48,7 +48,7 @@ static rule embedding_rule(const model_config *c, const char *name)
     return (rule){ NORMAL, 1.0 / sqrt((double)width) };
 }
 
-/* The fan-in of the weight a bias belongs to. */
+/* Fan-in of the weight that a bias belongs to. */
 static int64_t bias_fan(const model_config *c, const char *name)
 {
     int64_t w = has(name, "attnpool") ? 32 * c->width : strncmp(name, "visual", 6) == 0 ? c->width : c->text_width;
@@ -62,7 +62,7 @@ static rule vector_rule(const model_config *c, const char *name)
     if (text_ends_with(name, "running_var")) return (rule){ ONE, 0 };
     if (text_ends_with(name, ".gamma")) return (rule){ CONSTANT, image ? c->image.layer_scale : c->text.layer_scale };
     if (text_ends_with(name, ".latent")) return (rule){ NORMAL, 1.0 / sqrt((double)c->width) };
-    if (text_ends_with(name, "weight")) { /* gains */
+    if (text_ends_with(name, "weight")) { /* gain */
         bool last_of_block = text_ends_with(name, "bn3.weight") && has(name, ".layer");
         return (rule){ last_of_block ? ZERO : ONE, 0 };
     }
@@ -77,7 +77,8 @@ static rule adapter_rule(const params *p, const param *r, lora_part part)
     return part == LORA_B ? (rule){ ZERO, 0 } : (rule){ CONSTANT, p->training.lora_scale };
 }
 
-/* timm's ConvNeXt: matrices 0.02, biases 0, and small gains behind the blocks. */
+/* timm's ConvNeXt: normal numbers of standard deviation 0.02 for matrices, 0 for biases, small gains for layer
+ * scale. */
 static rule convnext_rule(const model_config *c, const param *r)
 {
     if (text_ends_with(r->name, "gamma")) return (rule){ CONSTANT, c->image.layer_scale };
@@ -96,7 +97,7 @@ static rule rule_of(const params *p, const param *r)
     if (has(name, "embedding")) return embedding_rule(c, name);
     if (r->file.ndim == 1) return vector_rule(c, name);
     if (has(name, "attnpool")) return (rule){ NORMAL, 1.0 / sqrt(32.0 * (double)c->width) };
-    if (c->bert.positions && !has(name, "visual.")) return (rule){ NORMAL, 0.02 }; /* BERT's for every matrix */
+    if (c->bert.positions && !has(name, "visual.")) return (rule){ NORMAL, 0.02 }; /* all matrices of a BERT */
     if (text_ends_with(name, "text_projection.weight")) return (rule){ NORMAL, 1.0 / sqrt((double)r->file.dim[1]) };
     if (text_ends_with(name, "proj") || text_ends_with(name, "text_projection"))
         return (rule){ NORMAL, 1.0 / sqrt((double)r->file.dim[0]) };
@@ -109,10 +110,10 @@ typedef struct drawing {
     const param *row;
     rule rule;
     uint64_t key;
-    float *to; /* the row's first element, in the engine's order */
+    float *to; /* the row's first element, in memory order */
 } drawing;
 
-/* The index in the engine of element i of a file: (O, C, k, k) becomes (O, k, k, C). */
+/* Index in memory, (O, k, k, C), of element i of a file, (O, C, k, k). */
 static int64_t engine_place(const param *r, int64_t i)
 {
     if (r->file.ndim != 4) return i;
@@ -120,7 +121,7 @@ static int64_t engine_place(const param *r, int64_t i)
     return (o * K + k) * C + c;
 }
 
-/* Every number is a function of its index, so that threads share them out as they like. */
+/* Every number is a function of its index, so the result does not depend on the number of threads. */
 static void draw_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const drawing *d = arg;
@@ -151,7 +152,9 @@ cloob_status params_init(cloob_ctx *ctx, params *p, uint64_t seed)
     cloob_status status = CLOOB_OK;
     if (gpu) {
         status = p->dev->to_device(ctx, p->dev, p->master, block, bytes);
-        if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev); /* the copy may read host memory after returning */
+        if (status == CLOOB_OK)
+            status = p->dev->sync(ctx, p->dev); /* the copy is asynchronous and may read host memory
+                                                                     * after the call returns */
         free(block);
     }
     return status == CLOOB_OK ? params_refresh(ctx, p) : status;
@@ -166,7 +169,8 @@ cloob_status params_init_adapters(cloob_ctx *ctx, params *p, uint64_t seed)
         float *host = malloc((size_t)r->count * sizeof *host);
         if (!host) return ctx_no_memory(ctx, (size_t)r->count * sizeof *host, r->name);
         draw_row(ctx, p, r, seed, host);
-        cloob_status status = params_set(ctx, p, i, host); /* a matrix or a vector: the same layout in files */
+        cloob_status status = params_set(ctx, p, i, host); /* matrices and vectors have the same order in files and
+                                                            * memory */
         free(host);
         CLOOB_TRY(status);
     }

@@ -1,5 +1,5 @@
-/* Reading anybody's weights: open, find the configuration, take every tensor the model has, report the rest.
- */
+/* Reads checkpoints of all supported formats: opens the file, finds the configuration, takes the model's tensors, and
+ * reports all other keys. */
 #include "model/interchange.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ typedef struct reader {
 
 /* ---- the report ---------------------------------------------------------------------------------- */
 
-static cloob_status note(reader *r, key_fate fate, const char *text)
+static cloob_status report_key(reader *r, key_fate fate, const char *text)
 {
     interchange_report *p = r->report;
     const char **key = arena_grow(&p->a, p->key[fate], p->count[fate], &p->capacity[fate], 64, sizeof *key);
@@ -50,8 +50,8 @@ static void put_keys(sbuf *s, const interchange_report *p, key_fate fate, const 
     sbuf_puts(s, p->count[fate] > SHOWN ? "; ...)" : ")");
 }
 
-/* One line with the first few of each kind; the report has all. */
-static cloob_status verdict(reader *r)
+/* One error line with the first few keys of each category; the report has all of them. */
+static cloob_status check_report(reader *r)
 {
     const interchange_report *p = r->report;
     bool unexpected = p->count[KEY_UNEXPECTED] && !r->o->drop_unexpected;
@@ -61,15 +61,15 @@ static cloob_status verdict(reader *r)
     put_keys(&s, p, KEY_MISSHAPED, "of the wrong shape");
     if (unexpected) put_keys(&s, p, KEY_UNEXPECTED, "unexpected");
     const char *remedy = p->count[KEY_MISSING] || p->count[KEY_MISSHAPED] ? "" : "; `drop_unexpected` leaves them out";
-    cloob_status status = ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: does not fit %s (from %s): %s%s", r->s.path,
-                                   r->w->config.name, p->config, s.data ? s.data : "", remedy);
+    cloob_status status = ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: does not match the configuration %s (from %s): %s%s",
+                                   r->s.path, r->w->config.name, p->config, s.data ? s.data : "", remedy);
     sbuf_release(&s);
     return status;
 }
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
-/* What a folder may hold, in order of preference; the last is a training run's. */
+/* Files that a folder may contain, in order of preference. The last one is a training run's. */
 static const char *const folder_files[] = { "open_clip_model.safetensors",
                                             "open_clip_pytorch_model.bin",
                                             "open_clip_model.safetensors.index.json",
@@ -87,12 +87,12 @@ static cloob_status pick_file(cloob_ctx *ctx, const char *path, char out[FILE_PA
         if (file_exists(out)) return CLOOB_OK;
     }
     return ctx_fail(ctx, CLOOB_ERR_IO,
-                    "%s: a folder without model.safetensors, open_clip_model.safetensors, their .bin forms, or a run's "
-                    "checkpoints/latest.safetensors",
+                    "%s: no weights in this folder (model.safetensors, open_clip_model.safetensors, their .bin forms, "
+                    "or a run's checkpoints/latest.safetensors)",
                     path);
 }
 
-/* A damaged or edited file in cloob's format is reported before its weights are used. */
+/* Opens a safetensors file. A file in cloob's format is checked against its checksum first. */
 static cloob_status open_safetensors(cloob_ctx *ctx, const char *path, st_file *f)
 {
     CLOOB_TRY(st_open(ctx, path, f));
@@ -120,7 +120,7 @@ static cloob_status open_file(reader *r, const char *path)
     bool torch = torch_looks_like(first, have) || text_ends_with(path, ".pt");
     if (other)
         return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: a file of %s, which is not read; give the weights it was made from", path, other);
+                        "%s: files of %s are not supported; give the weights it was made from", path, other);
     if (kind)
         return ctx_fail(r->ctx, CLOOB_ERR_FORMAT,
                         "%s: not a model, but %s; give a .safetensors, .pt or .bin file, or a folder with one", path,
@@ -134,12 +134,12 @@ static cloob_status open_file(reader *r, const char *path)
 
 /* ---- taking tensors ------------------------------------------------------------------------------ */
 
-static cloob_status note_shape(reader *r, const char *name, const tensor *have, const tensor *want)
+static cloob_status report_shape(reader *r, const char *name, const tensor *have, const tensor *want)
 {
     char text[NAME_BYTES + 3 * SHAPE_TEXT], a[SHAPE_TEXT], b[SHAPE_TEXT];
     snprintf(text, sizeof text, "%s: %s %s, wanted %s", name, dtype_name(have->dtype), tensor_shape_text(have, a),
              tensor_shape_text(want, b));
-    return note(r, KEY_MISSHAPED, text);
+    return report_key(r, KEY_MISSHAPED, text);
 }
 
 void foreign_transpose(void *to, const void *from, int64_t n, int64_t m, size_t element)
@@ -150,7 +150,7 @@ void foreign_transpose(void *to, const void *from, int64_t n, int64_t m, size_t 
                    element);
 }
 
-/* to (out, in, h, w) from (h, w, in, out). */
+/* Transposes a convolution weight (h, w, in, out) to (out, in, h, w). */
 static void channels_first(void *to, const void *from, const int64_t dim[4], size_t element)
 {
     int64_t O = dim[0], I = dim[1], K = dim[2] * dim[3];
@@ -175,7 +175,7 @@ tensor foreign_shape(const tensor *row, const foreign *f, int i)
     return t;
 }
 
-/* Finds all parts, or records what is wrong and clears *whole. */
+/* Finds all parts of a tensor. Missing or mismatched parts are added to the report and clear *whole. */
 static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, const tensor *part[NAME_PARTS],
                                bool *whole)
 {
@@ -189,8 +189,8 @@ static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, c
                     part[i]->dtype == part[0]->dtype;
         if (fits) continue;
         *whole = false;
-        if (!part[i]) CLOOB_TRY(note(r, KEY_MISSING, f->name[i]));
-        else CLOOB_TRY(note_shape(r, f->name[i], part[i], &want));
+        if (!part[i]) CLOOB_TRY(report_key(r, KEY_MISSING, f->name[i]));
+        else CLOOB_TRY(report_shape(r, f->name[i], part[i], &want));
         if (!part[0]) return CLOOB_OK;
     }
     return CLOOB_OK;
@@ -223,7 +223,7 @@ static cloob_status take(reader *r, const st_entry *row)
     return weights_add(r->ctx, r->w, row->name, &t);
 }
 
-/* Scalars that may be there: shape () or (1), any supported type. */
+/* Takes an optional scalar: shape () or (1), any supported type. */
 static cloob_status take_scalar(reader *r, const char *canonical)
 {
     foreign f;
@@ -233,12 +233,12 @@ static cloob_status take_scalar(reader *r, const char *canonical)
     tensor t = r->s.entry[at].t;
     r->s.used[at] = true;
     tensor want = tensor_make(t.dtype, 0, NULL, NULL);
-    if (tensor_count(&t) != 1) return note_shape(r, f.name[0], &t, &want);
+    if (tensor_count(&t) != 1) return report_shape(r, f.name[0], &t, &want);
     want.data = t.data;
     return weights_add(r->ctx, r->w, canonical, &want);
 }
 
-/* A batch norm's count of batches has no effect on results; it is kept so that nothing is lost. */
+/* Takes a batch norm's count of batches. It has no effect on results, and is kept for conversion to other formats. */
 static cloob_status take_count(reader *r, const char *running_var)
 {
     char name[NAME_BYTES];
@@ -257,7 +257,7 @@ static cloob_status take_all(reader *r)
         fold_result fold = { 0 };
         if (model_config_is_folded(&r->w->config) && !r->s.native)
             status = fold_row(r->ctx, &r->s, r->w, row, i, &fold);
-        if (status == CLOOB_OK && fold.missing[0]) status = note(r, KEY_MISSING, fold.missing);
+        if (status == CLOOB_OK && fold.missing[0]) status = report_key(r, KEY_MISSING, fold.missing);
         if (status == CLOOB_OK && !fold.folded) status = take(r, &row[i]);
         if (status == CLOOB_OK && text_ends_with(row[i].name, ".running_var")) status = take_count(r, row[i].name);
     }
@@ -268,8 +268,9 @@ static cloob_status take_all(reader *r)
     return status;
 }
 
-/* Buffers that published files carry and that follow from the configuration, and a BERT's pooler that is not used. */
-static bool harmless(const char *name)
+/* Whether an unused tensor is ignored: buffers of published files that follow from the configuration, and a BERT's
+ * unused pooler. */
+static bool is_ignored(const char *name)
 {
     static const char *const tails[] = { "attn_mask",
                                          "position_ids",
@@ -283,19 +284,19 @@ static bool harmless(const char *name)
     return false;
 }
 
-/* The training state (tensors and metadata) is not converted, nor is the checksum that covers it. */
+/* Whether a key belongs to the training state or its checksum, which are not converted. */
 static bool is_training(const char *name)
 {
     return strncmp(name, "train.", 6) == 0 || strncmp(name, "digest.", 7) == 0 || strcmp(name, "checksum") == 0 ||
            strcmp(name, "file_version") == 0;
 }
 
-static cloob_status note_rest(reader *r)
+static cloob_status report_unused(reader *r)
 {
     for (int64_t i = 0; i < r->s.count; i++) {
         const char *name = r->s.entry[i].name;
         if (r->s.used[i] || (r->s.native && is_training(name))) continue;
-        CLOOB_TRY(note(r, harmless(name) ? KEY_IGNORED : KEY_UNEXPECTED, name));
+        CLOOB_TRY(report_key(r, is_ignored(name) ? KEY_IGNORED : KEY_UNEXPECTED, name));
     }
     return CLOOB_OK;
 }
@@ -308,7 +309,8 @@ static cloob_status meta_number(reader *r, const char *tensor_name, const char *
     float log_value;
     const tensor *t = weights_find(r->w, tensor_name);
     if (!t || !dtype_convert(CLOOB_F32, &log_value, t->dtype, t->data, 1)) return CLOOB_OK;
-    snprintf(text, sizeof text, "%.7g", exp((double)log_value)); /* a float's digits; the tensor has them all */
+    snprintf(text, sizeof text, "%.7g", exp((double)log_value)); /* the digits of a float; the tensor has the exact
+                                                                  * value */
     return weights_set_meta(r->ctx, r->w, key, text);
 }
 
@@ -342,8 +344,8 @@ static cloob_status read_all(reader *r, const char *path)
     r->report->names = r->s.native ? "cloob" : names_whose(r->s.names);
     CLOOB_TRY(interchange_config(r->ctx, r->o, &r->s, r->w, &r->report->config));
     CLOOB_TRY(take_all(r));
-    CLOOB_TRY(note_rest(r));
-    CLOOB_TRY(verdict(r));
+    CLOOB_TRY(report_unused(r));
+    CLOOB_TRY(check_report(r));
     return take_metadata(r);
 }
 

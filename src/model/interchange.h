@@ -1,16 +1,16 @@
 /* Reads and writes OpenAI, open_clip, Hugging Face and JKU checkpoints.
  *
- * Reads torch files (zip, TorchScript, stream) and safetensors with OpenAI's names, the authors', open_clip's
- * or Hugging Face's, with or without "module."; a folder with open_clip_config.json or config.json; and cloob's
- * own. Where no configuration is given it is read off the shapes as OpenAI's code does it: heads are 64 wide
- * unless the sizes are those of a built-in model. Every key is accounted for: it is used, or it is reported.
+ * Reads torch files (zip, TorchScript, stream) and safetensors with the tensor names of OpenAI, the CLOOB authors
+ * (JKU), open_clip or Hugging Face, with or without the prefix "module."; folders with open_clip_config.json or
+ * config.json; and cloob's own files. Without a configuration, it is inferred from the tensor shapes as in OpenAI's
+ * code: heads are 64 wide, unless the sizes are those of a built-in model. Every key is used or reported.
  *
  *     weights w;
  *     interchange_report report;
  *     cloob_status s = interchange_read(ctx, "RN50.pt", &options, &w, &report);
  *     if (s == CLOOB_OK) s = interchange_write(ctx, "RN50.safetensors", FORMAT_NATIVE, &w);
  *     interchange_report_release(&report); weights_release(&w);
- */
+ * */
 #ifndef MODEL_INTERCHANGE_H
 #define MODEL_INTERCHANGE_H
 
@@ -18,33 +18,34 @@
 
 #include "model/weights.h"
 
-/* What a tensor with a canonical name is called in other programs' files; used for reading and for writing.
+/* Names of a canonical tensor in other programs' files, for reading and writing.
  *
  *     foreign f;
  *     names_foreign(hf, "transformer.resblocks.0.attn.in_proj_weight", &f);
  *     f.parts == 3: f.name[0] "text_model.encoder.layers.0.self_attn.q_proj.weight", then k, then v */
 
-/* Names of image towers and of text towers; a file has one of each. */
+/* Naming schemes of image towers and of text towers. A file has one of each. */
 typedef enum image_names {
-    IMAGE_NAMES_OPENAI,    /* the canonical ones */
+    IMAGE_NAMES_OPENAI,    /* the canonical names */
     IMAGE_NAMES_HF,        /* Hugging Face's CLIPModel */
-    IMAGE_NAMES_HF_SIGLIP, /* its SiglipModel */
-    IMAGE_NAMES_TIMM,      /* timm's ViTs, and its ConvNeXt */
-    IMAGE_NAMES_EVA,       /* timm's EVA-02: the matrices of attention and of the gate apart */
+    IMAGE_NAMES_HF_SIGLIP, /* Hugging Face's SiglipModel */
+    IMAGE_NAMES_TIMM,      /* timm's ViTs and ConvNeXt */
+    IMAGE_NAMES_EVA,       /* timm's EVA-02: separate matrices for queries, keys and values, and for both halves of the
+                            * gated MLP */
     IMAGE_NAMES_HAIKU,     /* crowsonkb's CLOOB: matrices (in, out), convolutions (h, w, in, out) */
     IMAGE_NAMES_HF_VIT     /* transformers' ViTModel: rinna's Japanese CLIP and CLOOB */
 } image_names;
 
 typedef enum text_names {
     TEXT_NAMES_OPENAI,
-    TEXT_NAMES_JKU,       /* below "transformer." */
-    TEXT_NAMES_CUSTOM,    /* below "text.": open_clip's custom-text models */
+    TEXT_NAMES_JKU,       /* under "transformer." */
+    TEXT_NAMES_CUSTOM,    /* under "text.": open_clip's custom-text models */
     TEXT_NAMES_HF,        /* Hugging Face's CLIPModel */
-    TEXT_NAMES_HF_SIGLIP, /* its SiglipModel */
-    TEXT_NAMES_BERT,      /* a BERT below "text.transformer.": open_clip's */
+    TEXT_NAMES_HF_SIGLIP, /* Hugging Face's SiglipModel */
+    TEXT_NAMES_BERT,      /* a BERT under "text.transformer.": open_clip */
     TEXT_NAMES_HAIKU,     /* crowsonkb's CLOOB */
-    TEXT_NAMES_HF_BERT,   /* one below "text_model.": Hugging Face's ChineseCLIPModel */
-    TEXT_NAMES_MCLIP      /* one below "transformer.": M-CLIP's text towers */
+    TEXT_NAMES_HF_BERT,   /* a BERT under "text_model.": Hugging Face's ChineseCLIPModel */
+    TEXT_NAMES_MCLIP      /* a BERT under "transformer.": M-CLIP */
 } text_names;
 
 typedef struct weight_names {
@@ -57,39 +58,39 @@ static const weight_names NAMES_OPENAI = { IMAGE_NAMES_OPENAI, TEXT_NAMES_OPENAI
 enum { NAME_BYTES = 192, NAME_PARTS = 3 };
 
 typedef struct foreign {
-    int parts;             /* above 1: the canonical tensor is these, stacked along its first dimension */
-    int share[NAME_PARTS]; /* of the rows, in sixths, where there are parts */
-    int lead;              /* dimensions of 1 in front of the canonical ones */
-    bool transposed;       /* of two dimensions; each part */
-    bool last;             /* a convolution's (out, in, h, w) is (h, w, in, out) */
+    int parts; /* if above 1, the canonical tensor is the concatenation of the parts along its first dimension */
+    int share[NAME_PARTS]; /* rows of each part, in sixths of the canonical tensor's */
+    int lead;              /* number of leading dimensions of size 1 that the foreign tensor adds */
+    bool transposed;       /* each part is a transposed matrix */
+    bool last;             /* a convolution (out, in, h, w) is stored as (h, w, in, out) */
     char name[NAME_PARTS][NAME_BYTES];
 } foreign;
 
-/* "OpenAI", "Hugging Face", ... for reports. */
+/* The naming scheme for reports: "OpenAI", "Hugging Face", ... */
 const char *names_whose(weight_names n);
 
-/* A folder of transformers: the configuration is config.json. */
+/* Whether the names are those of transformers, whose folders have a config.json. */
 bool names_is_hf(weight_names n);
 
 void names_foreign(weight_names n, const char *canonical, foreign *out);
 
-/* The shape that part i of a tensor with canonical shape `row` has in the foreign file. */
+/* Shape of part i in the foreign file, for a canonical tensor of shape `row`. */
 tensor foreign_shape(const tensor *row, const foreign *f, int i);
-/* to (n, m) from (m, n). */
+/* Transposes `from` (m, n) to `to` (n, m). */
 void foreign_transpose(void *to, const void *from, int64_t n, int64_t m, size_t element);
 
 typedef enum weight_format {
     FORMAT_NATIVE,   /* cloob's safetensors file */
-    FORMAT_OPENAI,   /* a state dict with OpenAI's names: safetensors or torch zip, by the path's ending */
-    FORMAT_JKU,      /* a torch zip as the authors' training writes it: {epoch, name, state_dict} */
+    FORMAT_OPENAI,   /* a state dict with OpenAI's names: safetensors or torch zip, chosen by the path's extension */
+    FORMAT_JKU,      /* a torch zip as written by the CLOOB authors' training: {epoch, name, state_dict} */
     FORMAT_HF,       /* a folder: model.safetensors, config.json, preprocessor_config.json */
     FORMAT_OPEN_CLIP /* a folder: open_clip_model.safetensors, open_clip_config.json */
 } weight_format;
 
 typedef struct interchange_options {
-    const model_config *config; /* NULL: from the file, a JSON file next to it, or the shapes */
-    const model_act *act;       /* NULL: the configuration's */
-    bool drop_unexpected;       /* tensors the model does not have are left out instead of refused */
+    const model_config *config; /* NULL: taken from the file, from a JSON file next to it, or from the shapes */
+    const model_act *act;       /* overrides the configuration's activation; NULL: not */
+    bool drop_unexpected;       /* ignore unexpected tensors instead of failing */
 } interchange_options;
 
 typedef enum key_fate { KEY_MISSING, KEY_MISSHAPED, KEY_UNEXPECTED, KEY_IGNORED, KEY_FATES } key_fate;
@@ -98,29 +99,30 @@ typedef struct interchange_report {
     arena a;
     const char *container; /* "safetensors", "torch zip", "TorchScript", "torch stream" */
     const char *names;     /* "cloob", "OpenAI", "JKU", "open_clip", "Hugging Face" */
-    const char *config;    /* where the configuration came from */
+    const char *config;    /* source of the configuration */
     const char **key[KEY_FATES];
     int64_t count[KEY_FATES], capacity[KEY_FATES];
 } interchange_report;
 
-/* On failure w is empty, and the report still holds what was found; release it in any case. */
+/* Reads weights in any supported format. On failure w is empty, and the report still lists what was found. Release the
+ * report in any case. */
 cloob_status interchange_read(cloob_ctx *ctx, const char *path, const interchange_options *options, weights *w,
                               interchange_report *report);
 void interchange_report_release(interchange_report *report);
 
-/* Hugging Face has no ResNet: refused. A missing logit_scale is written as CLIP's initial one, with a
- * warning. */
+/* Writes weights. FORMAT_HF fails for ResNets, which Hugging Face lacks. A missing logit_scale is written with CLIP's
+ * initial value, with a warning. */
 cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format format, weights *w);
 
-/* How open_clip must clean texts for the tokenizer that the metadata store, "lower", "whitespace" or "canonicalize";
- * NULL: there is none, or it is CLIP's, which open_clip has. */
+/* How open_clip must clean texts for the tokenizer stored in the metadata: "lower", "whitespace" or "canonicalize".
+ * NULL if there is none, or if it is CLIP's, which open_clip includes. */
 const char *interchange_own_tokenizer(const weights *w);
 
-/* Another program's tensors under their own names, and their configuration. Used by interchange*.c alone. */
+/* A file's tensors under their foreign names, and the configuration inferred from them. Only used by interchange*.c. */
 
 typedef struct source_key {
-    const char *name; /* without "module." */
-    int64_t index;    /* into entry */
+    const char *name; /* with prefixes like "module." removed */
+    int64_t index;    /* index into entry */
 } source_key;
 
 typedef struct source {
@@ -133,24 +135,25 @@ typedef struct source {
     bool native;
 } source;
 
-/* Indexes the tensors of w->st or w->torch; detects the naming scheme. Lives in w->a. */
+/* Indexes the tensors of w->st, w->torch or w->shard, and detects the naming scheme. Memory belongs to w->a. */
 cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *s);
-/* The entry called by its foreign name; -1 when absent. */
+/* Index of the entry with a foreign name; -1 if absent. */
 int64_t source_find(const source *s, const char *name);
 
-/* What became of a row of a tower that is folded while it is read (MobileCLIP's, model/fold.c). */
+/* Outcome for a row of a tower that is folded when it is read (MobileCLIP, model/fold.c). */
 typedef struct fold_result {
-    bool folded;                  /* false: the row is not computed from others; nothing was done */
-    char missing[2 * NAME_BYTES]; /* the first tensor of the source that is missing, or has another size; "": none */
+    bool folded;                  /* false: this row is not computed from other tensors, and nothing was done */
+    char missing[2 * NAME_BYTES]; /* name of the first source tensor that is missing or has another size; "": none */
 } fold_result;
-/* Computes rows[i] of model_shapes from timm's layers, with branches or after reparameterize_model, and adds it to w,
- * unless something is missing. w->config is that of the model. */
+/* Computes rows[i] of model_shapes from timm's layers (with branches, or after reparameterize_model) and adds it to w,
+ * unless a source tensor is missing. w->config must be the model's. */
 cloob_status fold_row(cloob_ctx *ctx, source *s, weights *w, const st_entry *rows, int64_t i, fold_result *result);
 
-/* Sizes from shapes; fails with the name of what is missing or does not follow from shapes. */
+/* Infers the configuration from tensor shapes. Fails with the name of a missing tensor, or of a property that shapes do
+ * not determine. */
 cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c);
 
-/* Finds the configuration and puts it into w->config; *from: a description of its source. */
+/* Finds the configuration and stores it in w->config; *from: a description of its source. */
 cloob_status interchange_config(cloob_ctx *ctx, const interchange_options *o, const source *s, weights *w,
                                 const char **from);
 

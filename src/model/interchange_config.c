@@ -1,4 +1,5 @@
-/* Where a configuration comes from: the caller, the file's metadata, a JSON file next to it, the shapes. */
+/* Finds a checkpoint's configuration: given by the caller, in the file's metadata, in a JSON file next to it, or
+ * inferred from tensor shapes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,21 +12,22 @@ typedef struct finder {
     const interchange_options *o;
     const source *s;
     weights *w;
-    const char **from; /* the answer, for the report */
+    const char **from; /* receives the source of the configuration, for the report */
 } finder;
 
-/* "DIR/name" for the folder of the weights; "" when there is no such file. */
+/* Writes "DIR/name", where DIR is the folder of the weights; "" if there is no such file. */
 static cloob_status path_next_to(const finder *r, const char *name, char path[FILE_PATH])
 {
     const char *slash = strrchr(r->s->path, '/');
     int n = slash ? (int)(slash + 1 - r->s->path) : 0;
     if (snprintf(path, FILE_PATH, "%.*s%s", n, r->s->path, name) >= FILE_PATH)
-        return ctx_fail(r->ctx, CLOOB_ERR_IO, "%.200s...: a path that is too long", path);
+        return ctx_fail(r->ctx, CLOOB_ERR_IO, "%.200s...: path too long", path);
     if (!file_exists(path)) path[0] = '\0';
     return CLOOB_OK;
 }
 
-/* Hugging Face keeps the preprocessing in a file of its own, transformers 5 in a part of processor_config.json. */
+/* Reads the preprocessing from a Hugging Face file: preprocessor_config.json, or the part `part` of
+ * processor_config.json (transformers 5). */
 static cloob_status read_preprocessor_in(finder *r, const char *name, const char *part, bool *found)
 {
     arena a = { 0 };
@@ -54,8 +56,7 @@ static cloob_status read_preprocessor(finder *r)
     return found ? CLOOB_OK : read_preprocessor_in(r, "preprocessor_config.json", NULL, &found);
 }
 
-/* These files have one name for all models; where the sizes and heads are a built-in model's, its name is
- * better. */
+/* Replaces the file-derived name (the same for all models) by the built-in model's, if sizes and heads are the same. */
 static void rename_known(model_config *c)
 {
     model_config known;
@@ -64,7 +65,7 @@ static void rename_known(model_config *c)
     snprintf(c->name, sizeof c->name, "%s", same ? known.name : "custom");
 }
 
-/* config.json has the width of a projection that a tower alone may have or not. */
+/* Whether a single-tower model has a projection is not in config.json, only in the weights. */
 static cloob_status find_projection(finder *r)
 {
     model_config *c = &r->w->config;
@@ -86,11 +87,11 @@ static cloob_status config_from_neighbour(finder *r, bool *found)
     CLOOB_TRY(model_config_load(r->ctx, path, &r->w->config));
     rename_known(&r->w->config);
     CLOOB_TRY(find_projection(r));
-    bool rinna = r->s->names.image == IMAGE_NAMES_HF_VIT; /* whose preprocessing is torchvision's, and in no file */
+    bool rinna = r->s->names.image == IMAGE_NAMES_HF_VIT; /* its preprocessing is torchvision's and not in any file */
     return names_is_hf(r->s->names) && !rinna ? read_preprocessor(r) : CLOOB_OK;
 }
 
-/* The config.json of a Hugging Face folder names the kind of model. */
+/* Fails if the config.json next to the weights names an unsupported model type. */
 static cloob_status refuse_other_types(finder *r)
 {
     arena a = { 0 };
@@ -107,8 +108,7 @@ static cloob_status refuse_other_types(finder *r)
         if (status == CLOOB_ERR_FORMAT || status == CLOOB_OK)
             status = ctx_fail(
                 r->ctx, CLOOB_ERR_UNSUPPORTED,
-                "%s: a model of type %.60s, not one of an image and a text tower; of transformers' models CLIP, "
-                "MetaCLIP 2 and SigLIP are built in",
+                "%s: model type %.60s is not supported; supported types of transformers: CLIP, MetaCLIP 2, SigLIP",
                 path, type);
     }
     arena_release(&a);
@@ -124,7 +124,7 @@ static cloob_status config_from_shapes(finder *r)
     bool sure = r->s->names.text == TEXT_NAMES_JKU || r->s->names.text == TEXT_NAMES_HAIKU ||
                 r->w->torch.layout == TORCH_SCRIPT || r->o->act;
     if (!sure)
-        ctx_log(r->ctx, CLOOB_LOG_INFO, "%s does not say its activation; %s is assumed (`config` names another)",
+        ctx_log(r->ctx, CLOOB_LOG_INFO, "%s does not specify its activation; assuming %s (set `config` to override)",
                 r->s->path, model_act_name(r->w->config.text.act));
     return CLOOB_OK;
 }
@@ -138,7 +138,7 @@ cloob_status interchange_config(cloob_ctx *ctx, const interchange_options *o, co
     if (o->config) {
         *from = "the given configuration";
         w->config = *o->config;
-    } else { /* of a folder for others its files count, which they read: they may have been edited */
+    } else { /* files next to converted weights come first: other programs read them, and they may have been edited */
         bool mine = own && s->native;
         if (!mine) CLOOB_TRY(config_from_neighbour(&r, &found));
         if (mine || (own && !found)) {

@@ -1,4 +1,4 @@
-/* Writing weights as others read them. */
+/* Writes weights in other programs' formats. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "model/interchange.h"
 #include "model/params.h"
 
-/* Tensors under foreign names, in the arena. */
+/* Tensors under their foreign names, in the arena. */
 typedef struct writer {
     cloob_ctx *ctx;
     weights *w;
@@ -31,7 +31,7 @@ static cloob_status put(writer *o, const char *name, const tensor *t)
     return CLOOB_OK;
 }
 
-/* Parts are views of consecutive rows. */
+/* Adds a tensor under its foreign names; parts are views of consecutive rows. */
 static cloob_status put_foreign(writer *o, const char *canonical, const tensor *t)
 {
     foreign f;
@@ -61,33 +61,33 @@ static cloob_status put_scalar(writer *o, const char *canonical, float number)
     return put_foreign(o, canonical, &t);
 }
 
-/* Every other program wants one. CLIP starts at 1 / 0.07. */
+/* All other programs expect a logit_scale. CLIP's initial value is ln(1 / 0.07). */
 static cloob_status put_logit_scale(writer *o)
 {
     const char *known = weights_get_meta(o->w, "inv_tau");
     double inv_tau = known ? strtod(known, NULL) : 1 / 0.07;
     if (!(inv_tau > 0 && inv_tau < 1e30)) inv_tau = 1 / 0.07;
     if (!known)
-        ctx_log(o->ctx, CLOOB_LOG_WARN, "the weights have no logit_scale; CLIP's first one, ln(1/0.07), is written");
+        ctx_log(o->ctx, CLOOB_LOG_WARN, "the weights have no logit_scale; writing CLIP's initial value, ln(1/0.07)");
     return put_scalar(o, "logit_scale", (float)log(inv_tau));
 }
 
-/* SigLIP starts at -10. */
+/* SigLIP's initial logit_bias is -10. */
 static cloob_status put_logit_bias(writer *o)
 {
     const char *known = weights_get_meta(o->w, "logit_bias");
     if (known) return put_scalar(o, "logit_bias", (float)strtod(known, NULL));
-    ctx_log(o->ctx, CLOOB_LOG_WARN, "the weights have no logit_bias; SigLIP's first one, -10, is written");
+    ctx_log(o->ctx, CLOOB_LOG_WARN, "the weights have no logit_bias; writing SigLIP's initial value, -10");
     return put_scalar(o, "logit_bias", -10.0f);
 }
 
-/* logit_scale_hopfield is known to the authors' code alone; elsewhere a strict reader would stumble over it.
- */
+/* Whether a tensor is written. Only the CLOOB authors' code has logit_scale_hopfield; strict readers of other formats
+ * would fail on it. */
 static bool belongs(const writer *o, const char *canonical)
 {
     if (strncmp(canonical, "train.", 6) == 0) return false;
-    if (strcmp(canonical, "logit_bias") == 0)
-        return o->w->config.has_logit_bias && o->names.text != TEXT_NAMES_HF; /* a strict reader expects none */
+    if (strcmp(canonical, "logit_bias") == 0) /* a strict reader of a CLIPModel would fail on it */
+        return o->w->config.has_logit_bias && o->names.text != TEXT_NAMES_HF;
     return o->names.text == TEXT_NAMES_JKU || strcmp(canonical, "logit_scale_hopfield") != 0;
 }
 
@@ -97,7 +97,7 @@ static cloob_status gather(writer *o)
     if (!o->entry) return ctx_no_memory(o->ctx, (size_t)o->w->count * sizeof *o->entry, "the list of tensors");
     for (int64_t i = 0; i < o->w->count; i++)
         if (belongs(o, o->w->entry[i].name)) CLOOB_TRY(put_foreign(o, o->w->entry[i].name, &o->w->entry[i].t));
-    if (o->w->config.no_image_tower || o->w->config.no_text_tower) return CLOOB_OK; /* nothing is compared */
+    if (o->w->config.no_image_tower || o->w->config.no_text_tower) return CLOOB_OK; /* a single tower has no logits */
     if (!weights_find(o->w, "logit_scale")) CLOOB_TRY(put_logit_scale(o));
     text_names n = o->names.text;
     bool wanted = n == TEXT_NAMES_HF_SIGLIP || (o->w->config.has_logit_bias && n != TEXT_NAMES_HF);
@@ -109,7 +109,7 @@ static cloob_status gather(writer *o)
 
 static void drop_entry(void *user, const st_entry *e) { weights_drop_pages(user, &e->t); }
 
-/* "format": "pt" is what transformers asks of a safetensors file; the configuration helps us read it back. */
+/* transformers requires "format": "pt" in a safetensors file. The configuration lets cloob read the file back. */
 static cloob_status write_safetensors(writer *o, const char *path)
 {
     sbuf config = { 0 };
@@ -142,7 +142,7 @@ static cloob_status write_tensors_in(writer *o, const char *dir, const char *nam
     return write_safetensors(o, path);
 }
 
-/* Texts first: where the weights are, everything is. */
+/* Writes the JSON files before the weights, so that a folder with weights is complete. */
 static cloob_status write_hf(writer *o, const char *dir)
 {
     sbuf config = { 0 }, pre = { 0 };
@@ -163,7 +163,7 @@ const char *interchange_own_tokenizer(const weights *w)
     static const char *const ways[] = { "whitespace", "whitespace", "lower", "canonicalize" };
     const char *text = weights_get_meta(w, "tokenizer"), *clean = text ? strstr(text, "\"clean\":") : NULL;
     if (!text) return NULL;
-    if (strncmp(text, "#version", 8) == 0) /* the hash is that of CLIP's merges */
+    if (strncmp(text, "#version", 8) == 0) /* CLIP's merges have this hash */
         return w->config.vocab == 49408 && strstr(text, " hash=0e985ecdbfb7f4c8") ? NULL : "lower";
     if (strncmp(text, "{\"cloob_pieces\"", 15) == 0 || !clean) return "canonicalize";
     return ways[clean[8] >= '0' && clean[8] <= '3' ? clean[8] - '0' : 0];
@@ -194,8 +194,8 @@ static cloob_status write_as(writer *o, const char *path, weight_format format)
     }
 }
 
-/* open_clip keeps texts below "text." where the model is a custom-text one: all that have timm's or transformers'
- * towers, but ConvNeXt. */
+/* Naming schemes of an exported model. open_clip puts texts under "text." in custom-text models: all with a timm or
+ * transformers tower, except ConvNeXt. */
 static weight_names names_for(const model_config *c, bool hf)
 {
     bool siglip = model_config_is_siglip(c), bert = c->bert.positions > 0, timm = c->timm[0] || c->no_class_token;
@@ -216,16 +216,16 @@ cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format f
     if (format == FORMAT_NATIVE) return weights_write_native(ctx, path, w);
     if ((w->config.no_image_tower || w->config.no_text_tower) && format != FORMAT_HF)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: this format has no models of one tower; %s can be written as cloob or hf", path,
+                        "%s: this format requires both towers, and %s has one; write it as cloob or hf", path,
                         w->config.name);
     if (model_config_is_folded(&w->config))
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: the image tower of %s is folded for inference, and its branches and batch norms cannot be "
-                        "written again; it can be written as cloob",
+                        "%s: the image tower of %s is folded for inference and cannot be unfolded for this format; "
+                        "write it as cloob",
                         path, w->config.name);
     writer o = { .ctx = ctx, .w = w, .names = NAMES_OPENAI, .prefix = "" };
     if (format == FORMAT_HF || format == FORMAT_OPEN_CLIP) o.names = names_for(&w->config, format == FORMAT_HF);
-    if (format == FORMAT_JKU) { /* their readers strip seven letters without looking */
+    if (format == FORMAT_JKU) { /* readers of this format remove the first seven letters unconditionally */
         o.names.text = TEXT_NAMES_JKU;
         o.prefix = "module.";
     }

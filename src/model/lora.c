@@ -1,4 +1,4 @@
-/* Adapters as rows of the table, and what they add up to. */
+/* LoRA adapters: rows of the parameter table, and the merge into the weights they adapt. */
 #include "model/params.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ static cloob_status check(cloob_ctx *ctx, const st_entry *row, int64_t rank)
 {
     int64_t max = row->t.dim[0] < row->t.dim[1] ? row->t.dim[0] : row->t.dim[1];
     if (rank <= max) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`lora` of rank %lld: %s has a rank of %lld at most", (long long)rank,
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`lora` rank %lld is too large: %s has at most rank %lld", (long long)rank,
                     row->name, (long long)max);
 }
 
@@ -46,8 +46,7 @@ cloob_status lora_append(cloob_ctx *ctx, arena *a, const model_config *c, const 
     for (int64_t i = 0; i < n; i++) more += 2 * lora_adapts(t, c, &(*rows)[i]);
     if (more == 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "`lora`: nothing to adapt; adapters belong to transformer blocks that are not locked, and a "
-                        "ResNet has none");
+                        "`lora`: no weight to adapt; adapters need an unlocked transformer block (ResNets have none)");
     st_entry *all = arena_push(a, (size_t)(n + more) * sizeof *all);
     if (!all) return ctx_no_memory(ctx, (size_t)(n + more) * sizeof *all, "the list of adapters");
     memcpy(all, *rows, (size_t)n * sizeof *all);
@@ -66,7 +65,7 @@ cloob_status lora_append(cloob_ctx *ctx, arena *a, const model_config *c, const 
     return CLOOB_OK;
 }
 
-/* ---- the sum ------------------------------------------------------------------------------------- */
+/* ---- merging ------------------------------------------------------------------------------------- */
 
 typedef struct product {
     float *value;

@@ -1,4 +1,4 @@
-/* Canonical names in the spelling of other programs. */
+/* Names of canonical tensors in other programs' files. */
 #include "model/interchange.h"
 
 #include <stdio.h>
@@ -7,19 +7,19 @@
 
 /* ---- tables -------------------------------------------------------------------------------------- */
 
-/* How a tensor differs from the canonical one. */
+/* How a foreign tensor's layout differs from the canonical one. */
 typedef enum layout {
     SAME,
     TRANSPOSED,
-    LEAD_1, /* one dimension of 1 in front */
-    LEAD_2, /* two */
-    LAST    /* a convolution's (out, in, h, w) is (h, w, in, out) */
+    LEAD_1, /* one leading dimension of size 1 */
+    LEAD_2, /* two leading dimensions of size 1 */
+    LAST    /* a convolution (out, in, h, w) stored as (h, w, in, out) */
 } layout;
 
-/* Beginnings of names; what follows is the same in both. "{a|b:2}" in `to`: the tensor falls into parts along its first
- * dimension, here one third and two thirds. */
+/* A canonical prefix and its replacement; the rest of the name is the same in both. "{a|b:2}" in `to`: the tensor is
+ * split along its first dimension into parts a and b, here one third and two thirds. */
 typedef struct rename_row {
-    const char *from, *to; /* from NULL: the end of a table */
+    const char *from, *to; /* from NULL ends a table */
     layout layout;
 } rename_row;
 
@@ -38,7 +38,7 @@ static const rename_row hf_rows[] = {
     { "visual.class_embedding", "vision_model.embeddings.class_embedding", SAME },
     { "visual.positional_embedding", "vision_model.embeddings.position_embedding.weight", SAME },
     { "visual.conv1.", "vision_model.embeddings.patch_embedding.", SAME },
-    { "visual.ln_pre.", "vision_model.pre_layrnorm.", SAME }, /* spelled so by its authors */
+    { "visual.ln_pre.", "vision_model.pre_layrnorm.", SAME }, /* sic */
     { "visual.ln_post.", "vision_model.post_layernorm.", SAME },
     { "visual.proj", "visual_projection.weight", TRANSPOSED },
     { "token_embedding.", "text_model.embeddings.token_embedding.", SAME },
@@ -58,7 +58,7 @@ static const rename_row siglip_rows[] = {
     { "logit_bias", "logit_bias", LEAD_1 },
     { NULL, NULL, SAME } };
 
-/* EVA-02 has queries, keys, values and both halves of the gate apart. */
+/* EVA-02 has separate queries, keys and values, and separate halves of the gated MLP. */
 static const rename_row eva_block[] = {
     { "attn.qv_bias", "attn.{q|v}_proj.bias", SAME },
     { "attn.in_proj_", "attn.{q|k|v}_proj.", SAME },
@@ -187,7 +187,7 @@ static const rename_row custom_rows[] = {
 
 /* ---- schemes ------------------------------------------------------------------------------------- */
 
-/* The rows for names that begin with `from`, whose foreign names begin with `to`. "*" is a layer's number. */
+/* The rows apply to names that start with `from`, which becomes `to`. "*" is a layer number. */
 typedef struct scheme_part {
     const rename_row *rows;
     const char *from, *to;
@@ -195,7 +195,7 @@ typedef struct scheme_part {
 
 enum { PARTS = 4 };
 
-/* For reports: whose names these are. The first row that fits counts; without one the name is the canonical one. */
+/* A naming scheme. The first row that matches applies; without a match the name stays canonical. */
 typedef struct scheme {
     const char *whose;
     scheme_part part[PARTS];
@@ -240,7 +240,7 @@ static const scheme text_schemes[] = {
 };
 /* clang-format on */
 
-/* The more particular of both towers' names. */
+/* The name of the scheme; the image tower's or the text tower's, whichever is more specific. */
 const char *names_whose(weight_names n)
 {
     bool bert = n.text == TEXT_NAMES_BERT || n.text >= TEXT_NAMES_HF_BERT;
@@ -255,8 +255,9 @@ bool names_is_hf(weight_names n)
 
 /* ---- applying them ------------------------------------------------------------------------------- */
 
-/* What follows `pattern` in name, and the number that its "*" stands for; NULL: the name does not begin so. */
-static const char *behind(const char *pattern, const char *name, char number[24])
+/* The rest of `name` after `pattern`, and the digits that match the pattern's "*"; NULL: name does not start with
+ * it. */
+static const char *match_prefix(const char *pattern, const char *name, char number[24])
 {
     for (; *pattern; pattern++) {
         int digits = *pattern == '*' ? (int)strspn(name, "0123456789") : 1;
@@ -267,7 +268,7 @@ static const char *behind(const char *pattern, const char *name, char number[24]
     return name;
 }
 
-/* Appends a template to every part's name: the number for "*", its own alternative for "{...}". */
+/* Appends a template to the name of every part: `number` for "*", and alternative i of "{...}" to part i. */
 static void put_template(const char *t, const char *number, foreign *out)
 {
     for (; *t; t++) {
@@ -294,7 +295,7 @@ static void put_template(const char *t, const char *number, foreign *out)
 static bool apply(const scheme_part *p, const char *canonical, foreign *out)
 {
     char number[24] = "";
-    const char *rest = behind(p->from, canonical, number);
+    const char *rest = match_prefix(p->from, canonical, number);
     const rename_row *row = p->rows;
     while (rest && row->from && strncmp(rest, row->from, strlen(row->from)) != 0) row++;
     if (!rest || !row->from) return false;

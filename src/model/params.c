@@ -1,4 +1,4 @@
-/* Blocks of parameters, and the two layouts of a convolution weight. */
+/* Memory of parameters, and conversion between the file and memory layouts of convolution weights. */
 #include "model/params.h"
 
 #include <stdlib.h>
@@ -13,16 +13,17 @@ enum { START = 64 };
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-/* Gains and biases of norms and of everything else are vectors; so is the class embedding, which decays. */
+/* Whether weight decay applies: to matrices and convolutions, and to the class embedding, but not to other vectors
+ * (gains and biases). */
 static bool decays(const char *name, int ndim) { return ndim > 1 || text_ends_with(name, "class_embedding"); }
 
 static bool is_matrix(const char *name, int ndim) { return ndim > 1 && !strstr(name, "embedding"); }
 
-/* The bias of a transformer's GEMM, not of its norms. */
+/* Whether this is the bias of a transformer's GEMM (not of a layer norm). */
 static bool is_gemm_bias(const char *name, int ndim)
 {
     return ndim == 1 && strstr(name, ".resblocks.") && !strstr(name, ".ln_") && text_ends_with(name, "bias") &&
-           !text_ends_with(name, "qv_bias"); /* which is added by an op of its own */
+           !text_ends_with(name, "qv_bias"); /* qv_bias is added by a separate op */
 }
 
 bool params_locks(const params_training *t, const model_config *c, const char *name)
@@ -98,7 +99,7 @@ static void make_views(params *p)
     }
 }
 
-/* Pairs follow in the order of what they adapt. */
+/* Sets `adapter` of every adapted row; adapter pairs are stored in the order of these rows. */
 static void find_adapters(params *p, int64_t first)
 {
     int at = (int)first;
@@ -184,18 +185,18 @@ int params_find(const params *p, const char *name)
     return -1;
 }
 
-/* ---- in and out ---------------------------------------------------------------------------------- */
+/* ---- copying values in and out --------------------------------------------------------------------- */
 
-typedef struct turn {
+typedef struct relayout_job {
     const float *from;
     float *to;
     int64_t C, K;
     bool to_engine;
-} turn;
+} relayout_job;
 
-static void turn_range(void *arg, int64_t begin, int64_t end, int thread)
+static void relayout_range(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const turn *t = arg;
+    const relayout_job *t = arg;
     (void)thread;
     for (int64_t o = begin; o < end; o++)
         for (int64_t k = 0; k < t->K; k++)
@@ -206,21 +207,21 @@ static void turn_range(void *arg, int64_t begin, int64_t end, int thread)
             }
 }
 
-/* The same order of elements in files and in the engine. */
+/* Whether elements have the same order in files and in memory. */
 static bool same_order(const param *r)
 {
     return r->file.ndim != 4 || r->file.dim[2] * r->file.dim[3] == 1 || r->file.dim[1] == 1;
 }
 
-/* (O, C, k, k) of files to (O, k, k, C) of the engine, or back. */
+/* Converts (O, C, k, k) of files to (O, k, k, C) of memory, or back. */
 static void relayout(cloob_ctx *ctx, const param *r, const float *from, float *to, bool to_engine)
 {
     if (same_order(r)) {
         memcpy(to, from, (size_t)r->count * sizeof *to);
         return;
     }
-    turn t = { from, to, r->file.dim[1], r->file.dim[2] * r->file.dim[3], to_engine };
-    pool_for(ctx, r->file.dim[0], 1 + 65536 / (t.C * t.K), turn_range, &t);
+    relayout_job t = { from, to, r->file.dim[1], r->file.dim[2] * r->file.dim[3], to_engine };
+    pool_for(ctx, r->file.dim[0], 1 + 65536 / (t.C * t.K), relayout_range, &t);
 }
 
 cloob_status params_get(cloob_ctx *ctx, const params *p, int row, bool gradient, float *out)
@@ -235,27 +236,29 @@ cloob_status params_get(cloob_ctx *ctx, const params *p, int row, bool gradient,
     return status;
 }
 
-/* `from` in the engine's order: itself, or a copy in *turned, which the caller frees. Only convolutions have another
- * order in files; large tables are not copied. */
-static cloob_status engine_order(cloob_ctx *ctx, const param *r, const float **from, float **turned)
+/* Converts *from to the memory order. If the order is the same (all but convolutions), *from is unchanged and *copy
+ * is NULL; else *copy is a new copy, which the caller frees. */
+static cloob_status engine_order(cloob_ctx *ctx, const param *r, const float **from, float **copy)
 {
-    *turned = NULL;
+    *copy = NULL;
     if (same_order(r)) return CLOOB_OK;
-    *turned = malloc((size_t)r->count * sizeof **turned);
-    if (!*turned) return ctx_no_memory(ctx, (size_t)r->count * sizeof **turned, r->name);
-    relayout(ctx, r, *from, *turned, true);
-    *from = *turned;
+    *copy = malloc((size_t)r->count * sizeof **copy);
+    if (!*copy) return ctx_no_memory(ctx, (size_t)r->count * sizeof **copy, r->name);
+    relayout(ctx, r, *from, *copy, true);
+    *from = *copy;
     return CLOOB_OK;
 }
 
 cloob_status params_set(cloob_ctx *ctx, params *p, int row, const float *from)
 {
     const param *r = &p->row[row];
-    float *turned;
-    CLOOB_TRY(engine_order(ctx, r, &from, &turned));
+    float *copy;
+    CLOOB_TRY(engine_order(ctx, r, &from, &copy));
     cloob_status status = p->dev->to_device(ctx, p->dev, p->master + r->offset, from, (size_t)r->count * sizeof *from);
-    if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev); /* the copy may read host memory after returning */
-    free(turned);
+    if (status == CLOOB_OK)
+        status = p->dev->sync(ctx, p->dev); /* the copy is asynchronous and may read host memory
+                                                                 * after the call returns */
+    free(copy);
     return status;
 }
 
@@ -263,19 +266,19 @@ static cloob_status find_row(cloob_ctx *ctx, const params *p, const weights *w, 
 {
     *out = weights_find(w, p->row[row].name);
     if (*out && tensor_count(*out) == p->row[row].count) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not in the weights, or of another size", p->row[row].name);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: missing from the weights or of another size", p->row[row].name);
 }
 
 typedef cloob_status set_row(cloob_ctx *ctx, params *p, int row, const float *from);
 
-/* Rounds a matrix into its bf16 copy alone, on the host. */
-static cloob_status set_half(cloob_ctx *ctx, params *p, int row, const float *from)
+/* Rounds a matrix into its bf16 copy on the host, without an F32 copy. */
+static cloob_status set_bf16(cloob_ctx *ctx, params *p, int row, const float *from)
 {
     const param *r = &p->row[row];
-    float *turned;
-    CLOOB_TRY(engine_order(ctx, r, &from, &turned));
+    float *copy;
+    CLOOB_TRY(engine_order(ctx, r, &from, &copy));
     bf16_round(p->shadow + r->offset, from, r->count);
-    free(turned);
+    free(copy);
     return CLOOB_OK;
 }
 
@@ -289,7 +292,7 @@ static cloob_status load_row(cloob_ctx *ctx, params *p, int row, const tensor *t
     cloob_status status =
         dtype_is_float(t->dtype) && dtype_convert(CLOOB_F32, converted, t->dtype, t->data, r->count)
             ? set(ctx, p, row, converted)
-            : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: element type %s cannot be used", r->name, dtype_name(t->dtype));
+            : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: element type %s is not supported", r->name, dtype_name(t->dtype));
     free(converted);
     return status;
 }
@@ -324,8 +327,8 @@ cloob_status params_bind(cloob_ctx *ctx, params *p, const weights *w, bool text)
             if (!half) p->master_view[i].data = t->data;
             continue;
         }
-        CLOOB_TRY(load_row(ctx, p, i, t, half ? set_half : params_set));
-        weights_forget(w, t); /* its copy is read from now on */
+        CLOOB_TRY(load_row(ctx, p, i, t, half ? set_bf16 : params_set));
+        weights_forget(w, t); /* only the converted copy is read from here on */
     }
     return CLOOB_OK;
 }

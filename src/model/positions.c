@@ -1,11 +1,11 @@
-/* Resizing of a grid of rows: bicubic, or linear where numbers must not become negative. */
+/* Resizes grids of positional embeddings: bicubic, or linear for values that must not become negative. */
 #include "model/weights.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys' cubic with a = -1/2, as Pillow and PyTorch's antialiased bicubic have it. */
+/* Keys' cubic kernel with a = -1/2, as in Pillow and PyTorch's antialiased bicubic. */
 static double cubic(double x)
 {
     const double a = -0.5;
@@ -19,7 +19,7 @@ static double triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
 
 typedef double filter(double x);
 
-/* weight (to, from): the share of each old position in each new one; rows sum to 1. */
+/* weight (to, from): weights of the old positions for each new one; each row sums to 1. */
 static void axis_weights(int64_t from, int64_t to, filter *f, double *weight)
 {
     double scale = (double)from / (double)to, stretch = scale > 1 ? scale : 1;
@@ -30,7 +30,7 @@ static void axis_weights(int64_t from, int64_t to, filter *f, double *weight)
     }
 }
 
-/* in (from, from, d) to out (to, to, d). */
+/* Resizes in (from, from, d) to out (to, to, d). */
 static void resize_grid(const float *in, int64_t from, float *out, int64_t to, int64_t d, const double *weight)
 {
     for (int64_t y = 0; y < to; y++)
@@ -44,16 +44,17 @@ static void resize_grid(const float *in, int64_t from, float *out, int64_t to, i
             }
 }
 
-/* t: rows of d, as a matrix or one after the other. */
+/* Resizes a tensor of rows of width d: a matrix, or a vector of concatenated rows. */
 static cloob_status resize_tensor(cloob_ctx *ctx, weights *w, tensor *t, int64_t d, int64_t from, int64_t to, filter *f)
 {
-    int64_t rows = tensor_count(t) / d, first = rows - from * from; /* class tokens, which have no place */
+    int64_t rows = tensor_count(t) / d, first = rows - from * from; /* rows of the class token, which has no position in
+                                                                     * the grid */
     float *old = malloc((size_t)(rows * d) * sizeof *old);
     double *weight = malloc((size_t)(from * to) * sizeof *weight);
     float *out = arena_push(&w->a, (size_t)((to * to + first) * d) * sizeof *out);
     cloob_status status = old && weight && out ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(to * to * d) * 4, "positions");
     if (status == CLOOB_OK && !dtype_convert(CLOOB_F32, old, t->dtype, t->data, rows * d))
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "positional embeddings of a type that cannot be read");
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "positional embeddings have an element type that is not supported");
     if (status == CLOOB_OK) {
         axis_weights(from, to, f, weight);
         memcpy(out, old, (size_t)(first * d) * sizeof *out);
@@ -65,9 +66,9 @@ static cloob_status resize_tensor(cloob_ctx *ctx, weights *w, tensor *t, int64_t
     return status;
 }
 
-/* How a tensor of the positional embeddings `name` is resized: themselves, and the state of a run that belongs to them.
- * Means of gradients and averages of weights are resized alike. Means of squares take a filter without negative
- * weights: AdamW divides by their root. NULL: it is none of these. */
+/* The filter for a tensor of the positional embeddings `name`; NULL: the tensor is not one of them. The embeddings
+ * themselves, means of gradients and averaged weights use the cubic filter. Means of squared gradients use a filter
+ * without negative weights, because AdamW takes their square root. */
 static filter *filter_for(const char *entry, const char *name)
 {
     static const struct {
@@ -91,7 +92,7 @@ cloob_status weights_resize_images(cloob_ctx *ctx, weights *w, int64_t image_siz
     CLOOB_TRY(model_config_check(ctx, &asked));
     const tensor *t = weights_find(w, name);
     int64_t d = t && t->ndim == 2 ? t->dim[1] : 0;
-    for (int64_t i = 0; i < w->count && from != to && d > 0; i++) { /* a ConvNeXt has none */
+    for (int64_t i = 0; i < w->count && from != to && d > 0; i++) { /* d is 0 for a ConvNeXt, which has none */
         filter *f = filter_for(w->entry[i].name, name);
         if (f) CLOOB_TRY(resize_tensor(ctx, w, &w->entry[i].t, d, from, to, f));
     }

@@ -1,4 +1,4 @@
-/* Image preprocessing as open_clip's, Hugging Face's and cloob's files express it, read and written. */
+/* Image preprocessing in the configuration files of open_clip, Hugging Face and cloob, read and written. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +35,8 @@ static cloob_status read_fill(const config_reader *r, const json *object)
     return CLOOB_OK;
 }
 
-/* Of open_clip's filters "random" is bicubic outside training. Its size is always the model's. */
+/* Reads open_clip's preprocess_cfg. Its "random" filter means bicubic in evaluation. Its size is ignored: it is always
+ * the model's. */
 cloob_status preprocess_read_open_clip(const config_reader *r, const json *cfg)
 {
     static const char *const filters[] = { "bicubic", "bilinear", "random", NULL };
@@ -45,8 +46,8 @@ cloob_status preprocess_read_open_clip(const config_reader *r, const json *cfg)
     int filter = (int)r->c->view.filter;
     for (const json *v = cfg ? cfg->child : NULL; v; v = v->next)
         if (!is_in(v->key, known))
-            ctx_log(r->ctx, CLOOB_LOG_WARN, "%s: \"%.100s\" of preprocess_cfg is no setting of open_clip's; not used",
-                    r->source, v->key);
+            ctx_log(r->ctx, CLOOB_LOG_WARN, "%s: unknown setting \"%.100s\" in preprocess_cfg is ignored", r->source,
+                    v->key);
     if (mode && strcmp(mode, "RGB") != 0) return reader_bad(r, "mode", "\"RGB\"");
     CLOOB_TRY(reader_channels(r, cfg, "mean", r->c->image_mean));
     CLOOB_TRY(reader_channels(r, cfg, "std", r->c->image_std));
@@ -87,16 +88,16 @@ cloob_status preprocess_read_own(const config_reader *r, const json *root)
 
 /* ---- Hugging Face -------------------------------------------------------------------------------- */
 
-/* What the fields of an image processor say, with the defaults of its class. */
+/* Fields of an image processor, with the defaults of its class. */
 typedef struct processor {
     bool do_resize, do_crop, do_rescale, do_normalize;
-    int64_t shortest, height, width; /* of the resize: shortest, or height and width */
+    int64_t shortest, height, width; /* target of the resize: the shortest edge, or height and width */
     int64_t crop_height, crop_width;
     double factor;
 } processor;
 
 typedef struct processor_class {
-    const char *name; /* without ImageProcessor, FeatureExtractor, Fast */
+    const char *name; /* without the suffix ImageProcessor, FeatureExtractor or Fast */
     bool square, crop, clip_mean;
     resize_filter filter;
 } processor_class;
@@ -125,12 +126,13 @@ static cloob_status find_class(const config_reader *r, const json *root, const p
     }
     return ctx_fail(
         r->ctx, CLOOB_ERR_UNSUPPORTED,
-        "%s: an image processor of type %.80s; CLIP's, Chinese-CLIP's, SigLIP's, SigLIP 2's and ViT's are known",
+        "%s: image processor type %.80s is not supported; supported: CLIP, Chinese-CLIP, SigLIP, SigLIP 2, ViT",
         r->source, name);
 }
 
 /* clang-format off */
-/* Fields that are read, and fields without an effect on the pixels of one image; others must be off. */
+/* Fields that are read, and fields that do not affect the pixels of a single image. Any other field must be
+ * disabled. */
 static const char *const processor_keys[] = {
     "image_processor_type", "feature_extractor_type", "processor_class", "_valid_processor_keys", "do_resize", "size",
     "resample", "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize", "image_mean",
@@ -145,12 +147,12 @@ static cloob_status check_fields(const config_reader *r, const json *root)
         bool naflex = strcmp(v->key, "patch_size") == 0 || strcmp(v->key, "max_num_patches") == 0;
         bool off = (naflex && r->c->position_side) || v->kind == JSON_NULL || (v->kind == JSON_BOOL && !v->boolean);
         if (!off && !is_in(v->key, processor_keys))
-            return refuse(r, v->key, "is not applied by cloob's image preprocessing");
+            return refuse(r, v->key, "is not supported by cloob's image preprocessing");
     }
     return CLOOB_OK;
 }
 
-/* {"shortest_edge": n}, {"height": n, "width": n}, or n. */
+/* A size: {"shortest_edge": n}, {"height": n, "width": n}, or n. */
 static cloob_status read_size(const config_reader *r, const json *root, const char *key, int64_t *shortest,
                               int64_t *height, int64_t *width)
 {
@@ -167,8 +169,8 @@ static cloob_status read_size(const config_reader *r, const json *root, const ch
         if (e->kind == JSON_NULL) continue;
         if (!to)
             return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                            "%s: \"%.60s\" in \"%s\" is not supported; shortest_edge, height and width are", r->source,
-                            e->key, key);
+                            "%s: \"%.60s\" in \"%s\" is not supported; use shortest_edge, or height and width",
+                            r->source, e->key, key);
         if (!json_int(e, to)) return reader_bad(r, key, "of whole numbers");
     }
     bool good = *shortest ? !*height && !*width : *height && *width;
@@ -200,9 +202,9 @@ static cloob_status read_fields(const config_reader *r, const json *root, const 
 
 static cloob_status wrong_size(const config_reader *r, const char *key, int64_t height, int64_t width)
 {
-    return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: \"%s\" makes images of %lld x %lld; the model takes %lld x %lld",
-                    r->source, key, (long long)width, (long long)height, (long long)r->c->image_size,
-                    (long long)r->c->image_size);
+    return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT,
+                    "%s: \"%s\" gives images of %lld x %lld; the model requires %lld x %lld", r->source, key,
+                    (long long)width, (long long)height, (long long)r->c->image_size, (long long)r->c->image_size);
 }
 
 static cloob_status set_view(const config_reader *r, const processor *p)
@@ -217,26 +219,25 @@ static cloob_status set_view(const config_reader *r, const processor *p)
     if (!p->do_crop && v->mode == RESIZE_SQUASH && (v->height != size || v->width != size))
         return wrong_size(r, "size", v->height, v->width);
     if (!p->do_crop && v->mode != RESIZE_SQUASH)
-        return refuse(r, "do_center_crop",
-                      "is off, and nothing else makes images square: the model takes no other images");
+        return refuse(r, "do_center_crop", "is off, so images are not square; the model requires square images");
     if (v->height == size && (v->width == size || v->mode == RESIZE_SHORTEST)) v->height = v->width = 0;
     return CLOOB_OK;
 }
 
-/* NaFlex. */
+/* Sets NaFlex's patch-based resize. */
 static cloob_status set_patches(const config_reader *r, const json *root, const processor *p)
 {
     int64_t patch = 16, patches = 256;
     CLOOB_TRY(reader_int(r, root, "patch_size", &patch));
     CLOOB_TRY(reader_int(r, root, "max_num_patches", &patches));
     if (patch != r->c->patch) return reader_bad(r, "patch_size", "the model's");
-    if (!p->do_resize || p->do_crop)
-        return refuse(r, p->do_crop ? "do_center_crop" : "do_resize", "is not as NaFlex needs it");
+    if (p->do_crop) return refuse(r, "do_center_crop", "must be false for a NaFlex model");
+    if (!p->do_resize) return refuse(r, "do_resize", "must be true for a NaFlex model");
     model_config_set_naflex(r->c, r->c->position_side, patches);
     return CLOOB_OK;
 }
 
-/* (p factor - mean) / std as (p / 255 - mean') / std'. */
+/* Rewrites (p factor - mean) / std as (p / 255 - mean') / std'. */
 static cloob_status set_scale(const config_reader *r, const processor *p)
 {
     double by = 255 * (p->do_rescale ? p->factor : 1);
@@ -270,7 +271,8 @@ static void put_channels(json_out *w, const char *key, const double v[3])
     json_end(w);
 }
 
-/* Nothing where it is what a reader assumes: CLIP's way. Of SigLIP readers assume another. */
+/* Writes only values that differ from CLIP's, which readers assume. For SigLIP they assume another mode, so it is
+ * written. */
 static void put_view(json_out *w, const model_config *c)
 {
     if (c->view.mode != RESIZE_SHORTEST || c->no_class_token)
@@ -297,9 +299,10 @@ cloob_status preprocess_put_open_clip(cloob_ctx *ctx, json_out *w, const model_c
 {
     const image_view *v = &c->view;
     if (v->filter > RESIZE_BILINEAR || v->mode == RESIZE_NONE || v->height)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: open_clip resizes to the model's size, bicubic or bilinear; %s needs %s%s", path, c->name,
-                        resize_filter_name(v->filter), v->height || v->mode == RESIZE_NONE ? " and another size" : "");
+        return ctx_fail(
+            ctx, CLOOB_ERR_UNSUPPORTED,
+            "%s: open_clip only resizes to the model's size with a bicubic or bilinear filter; %s needs %s%s", path,
+            c->name, resize_filter_name(v->filter), v->height || v->mode == RESIZE_NONE ? " and another size" : "");
     json_begin(w, "preprocess_cfg", '{');
     put_channels(w, "mean", c->image_mean);
     put_channels(w, "std", c->image_std);

@@ -1,5 +1,4 @@
-/* CLIP's modified ResNet: a stem of three convolutions, average pools instead of strides, an attention pool at the
- * end. */
+/* CLIP's modified ResNet: a stem of three convolutions, average pooling instead of strides, and attention pooling. */
 #include <math.h>
 #include <stdio.h>
 
@@ -11,7 +10,7 @@ static value_id conv(build *b, value_id x, const char *name, int64_t stride, int
                     (value_id[]){ x, build_param(b, "%s.weight", name) });
 }
 
-/* A locked layer keeps its running statistics, and works with them. */
+/* Whether a batch norm is locked: it then uses its running statistics and does not update them. */
 static bool is_locked(const build *b, const char *name)
 {
     char gain[160];
@@ -72,7 +71,8 @@ static value_id stem(build *b, value_id x)
     return pool(b, x);
 }
 
-/* The query of the mean token; scores = (W_k^T q).t; output = W_v (sum of a t) + b_v. */
+/* Attention pooling with the mean token t_0 as the query: scores s = (W_k^T q) t; output = W_v (sum of softmax(s) t) +
+ * b_v. */
 static value_id attention_pool(build *b, value_id x)
 {
     const model_config *c = &b->p->config;

@@ -1,11 +1,11 @@
-/* The towers as lists of names and shapes. */
+/* Names and shapes of the parameters of all towers. */
 #include "model/params.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows are collected in two passes: the first counts (row NULL), the second fills. */
+/* List of rows, filled in two passes: the first counts (row NULL), the second writes. */
 typedef struct list {
     arena *a;
     st_entry *row;
@@ -13,7 +13,7 @@ typedef struct list {
     bool failed;
 } list;
 
-/* The name is put together from three parts. */
+/* Adds a row; its name is the concatenation of three parts. */
 static void add(list *l, const char *prefix, const char *name, const char *leaf, int ndim, const int64_t *dim)
 {
     int64_t i = l->count++;
@@ -58,14 +58,14 @@ static void add_linear(list *l, const char *prefix, const char *name, int64_t ou
     add(l, prefix, name, ".bias", 1, &out);
 }
 
-/* With a bias; in 1: depthwise. */
+/* Adds a convolution with a bias; in = 1: depthwise. */
 static void add_conv(list *l, const char *prefix, const char *name, int64_t out, int64_t in, int64_t k)
 {
     add(l, prefix, name, ".weight", 4, (int64_t[]){ out, in, k, k });
     add(l, prefix, name, ".bias", 1, &out);
 }
 
-/* What follows attention in a block, and in the pooling by attention. */
+/* Adds an MLP and its layer norm. */
 static void add_mlp(list *l, const char *p, int64_t w, int64_t inner, bool gated)
 {
     add_linear(l, p, "mlp.c_fc", gated ? 2 * inner : inner, w);
@@ -98,7 +98,7 @@ static void add_transformer(list *l, const char *prefix, int64_t layers, int64_t
 
 /* ---- towers -------------------------------------------------------------------------------------- */
 
-/* 1x1, 3x3, 1x1 with a fourfold output; a shortcut of its own where the shape changes. */
+/* Adds a bottleneck block: 1x1, 3x3, 1x1 with four times the planes; a projection shortcut if the shape changes. */
 static void add_bottleneck(list *l, const char *p, int64_t in, int64_t planes, bool downsample)
 {
     add4(l, p, "conv1.weight", planes, in, 1);
@@ -143,7 +143,8 @@ static void add_resnet(list *l, const model_config *c)
     add_attention_pool(l, c);
 }
 
-/* A matrix (in, out), one with a bias (out, in), or an MLP; of the image tower its hidden layer has a bias. */
+/* Adds a projection: a matrix (in, out), a linear layer with weight (out, in), or an MLP. Only the image tower's MLP
+ * has a bias in its hidden layer. */
 static void add_projection(list *l, const char *name, int64_t out, int64_t in, int64_t hidden, bool bias)
 {
     char p[64];
@@ -162,7 +163,7 @@ static void add_image_projection(list *l, const model_config *c, int64_t in)
     add_projection(l, "visual.proj", c->embed, in, c->image_projection_hidden, c->image_projection_bias);
 }
 
-/* timm's names behind "visual.": what is called so here is called so there. */
+/* Names after "visual." are timm's. */
 static void add_convnext_block(list *l, const char *p, int64_t w, const model_blocks *b)
 {
     add_conv(l, p, "conv_dw", w, 1, 7);
@@ -191,7 +192,7 @@ static void add_convnext(list *l, const model_config *c)
     add_image_projection(l, c, c->width << 3);
 }
 
-/* Folded: timm's names of the layers, each a weight and a bias. */
+/* FastViT in folded form: timm's layer names, each with a weight and a bias. */
 static void add_excite(list *l, const char *p, int64_t w, int64_t reduced)
 {
     add_linear(l, p, "se.fc1", reduced, w);
@@ -245,7 +246,7 @@ static void add_vit(list *l, const model_config *c)
     add_image_projection(l, c, w);
     if (c->patch_stem) add_conv(l, "visual.", "stem.0", w / 4, 3, c->patch / 4);
     if (c->patch_stem) add_conv(l, "visual.", "stem.1", w / 4, w / 4, 2);
-    if (side) add2(l, "visual.", "conv1.weight", w, 3 * c->patch * c->patch); /* rows of (patch, patch, 3) */
+    if (side) add2(l, "visual.", "conv1.weight", w, 3 * c->patch * c->patch); /* a row is a patch (patch, patch, 3) */
     else add4(l, "visual.", "conv1.weight", w, c->patch_stem ? w / 4 : 3, c->patch_stem ? 2 : c->patch);
     if (c->patch_bias) add1(l, "visual.", "conv1.bias", w);
     if (!c->no_ln_pre) add_norm(l, "visual.", "ln_pre", w);
@@ -302,7 +303,7 @@ static bool begins(const char *name, const char *with) { return strncmp(name, wi
 
 enum { STEM, ATTENTION_POOL = 5, RESNET_GROUPS };
 
-/* A ConvNeXt's and a FastViT's are the same: stem, four stages, and what follows; there a fifth stage as well. */
+/* Group of a ResNet, ConvNeXt or FastViT parameter: the stem, four (or five) stages, and the rest. */
 static int resnet_group(const char *rest)
 {
     if (begins(rest, "layer")) return atoi(rest + strlen("layer"));
@@ -312,7 +313,7 @@ static int resnet_group(const char *rest)
                : STEM;
 }
 
-/* rest: behind "visual." of an image tower. */
+/* Group of a transformer's parameter. rest: its name without "visual.". */
 static int transformer_group(const char *rest, int layers, int count)
 {
     static const char blocks[] = "transformer.resblocks.";

@@ -1,4 +1,4 @@
-/* An index of shards: which file holds which tensor. */
+/* Reads the index of a sharded checkpoint: a map from tensors to files. */
 #include "model/weights.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ typedef struct indexer {
     weights *w;
 } indexer;
 
-/* The file a name of the map belongs to; opened on first use. A name with a slash could leave the folder. */
+/* The shard with this file name, opened on first use. A name with a slash is refused: it could leave the folder. */
 static cloob_status shard_of(indexer *x, const char *name, weight_shard **out)
 {
     weights *w = x->w;
@@ -25,7 +25,7 @@ static cloob_status shard_of(indexer *x, const char *name, weight_shard **out)
             return CLOOB_OK;
         }
     if (!*name || strchr(name, '/') || w->shards == WEIGHT_SHARDS)
-        return ctx_fail(x->ctx, CLOOB_ERR_FORMAT, "%s: \"%.100s\" is not the name of a shard in its folder", x->index,
+        return ctx_fail(x->ctx, CLOOB_ERR_FORMAT, "%s: \"%.100s\" is not a file name in the index's folder", x->index,
                         name);
     const char *slash = strrchr(x->index, '/');
     char *folder = strdup(slash ? x->index : ""), *path;
@@ -64,12 +64,12 @@ static cloob_status open_all(indexer *x, const json *map)
         if (!file) return ctx_fail(x->ctx, CLOOB_ERR_FORMAT, "%s: %.100s has no file", x->index, v->key);
         CLOOB_TRY(shard_of(x, file, &s));
         if (!holds(s, v->key))
-            return ctx_fail(x->ctx, CLOOB_ERR_FORMAT, "%s: %.100s is said to be in %.100s, which does not hold it",
+            return ctx_fail(x->ctx, CLOOB_ERR_FORMAT, "%s: %.100s is not in %.100s, where the index places it",
                             x->index, v->key, file);
     }
     for (int64_t i = 0; i < x->w->shards; i++) held += tensors_of(&x->w->shard[i]);
     if (held == listed && listed > 0) return CLOOB_OK;
-    return ctx_fail(x->ctx, CLOOB_ERR_FORMAT, "%s: lists %lld tensors, its shards hold %lld", x->index,
+    return ctx_fail(x->ctx, CLOOB_ERR_FORMAT, "%s: lists %lld tensors, but its shards have %lld", x->index,
                     (long long)listed, (long long)held);
 }
 

@@ -1,4 +1,4 @@
-/* Looking tensors up by foreign names, and reading a configuration off their shapes. */
+/* Finds tensors by foreign names, and infers a configuration from tensor shapes. */
 #include "model/interchange.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 /* ---- index --------------------------------------------------------------------------------------- */
 
-/* Data-parallel training, torch.compile and classes around the model add a prefix; any may be outermost. */
+/* Removes prefixes of data-parallel training, torch.compile and wrapper classes, in any order. */
 static const char *strip(const char *name)
 {
     static const char *const wraps[] = { "module.", "_orig_mod.", "model." };
@@ -33,19 +33,19 @@ int64_t source_find(const source *s, const char *name)
 }
 
 typedef struct marker {
-    const char *name; /* a tensor that only this kind of tower has */
+    const char *name; /* a tensor that only this kind of tower contains */
     int kind;
 } marker;
 
-/* The first row whose tensor is there. */
-static int kind_of(const source *s, const marker *row)
+/* The kind of the first row detect_names tensor exists. */
+static int first_match(const source *s, const marker *row)
 {
     while (row->name && source_find(s, row->name) < 0) row++;
     return row->kind;
 }
 
-/* A tower alone is named as the model of both it comes from: the last rows. */
-static weight_names whose(const source *s)
+/* Detects the naming schemes. The last rows give a missing tower the scheme of the model it belongs to. */
+static weight_names detect_names(const source *s)
 {
     static const marker images[] = { { "vision_model.head.probe", IMAGE_NAMES_HF_SIGLIP },
                                      { "vision_model.embeddings.patch_embedding.weight", IMAGE_NAMES_HF },
@@ -72,10 +72,10 @@ static weight_names whose(const source *s)
                                     { "vision_model.head.probe", TEXT_NAMES_HF_SIGLIP },
                                     { "vision_model.embeddings.patch_embedding.weight", TEXT_NAMES_HF },
                                     { NULL, TEXT_NAMES_OPENAI } };
-    return (weight_names){ (image_names)kind_of(s, images), (text_names)kind_of(s, texts) };
+    return (weight_names){ (image_names)first_match(s, images), (text_names)first_match(s, texts) };
 }
 
-/* The tensors of all shards, in order. */
+/* Concatenates the tensors of all shards. */
 static cloob_status join_shards(cloob_ctx *ctx, const char *path, weights *w, source *s)
 {
     int64_t n = 0;
@@ -91,7 +91,7 @@ static cloob_status join_shards(cloob_ctx *ctx, const char *path, weights *w, so
     return CLOOB_OK;
 }
 
-/* transformers 5 saves a tower alone without the name of its part; all names get it here. */
+/* transformers 5 saves a single tower without its prefix; adds the prefix to all names. */
 static cloob_status add_part(cloob_ctx *ctx, weights *w, source *s)
 {
     bool text = source_find(s, "embeddings.token_embedding.weight") >= 0;
@@ -102,7 +102,7 @@ static cloob_status add_part(cloob_ctx *ctx, weights *w, source *s)
         s->sorted[i].name = arena_string(&w->a, name);
         if (!s->sorted[i].name) return ctx_no_memory(ctx, sizeof name, s->path);
     }
-    return CLOOB_OK; /* one beginning for all: the order is the same */
+    return CLOOB_OK; /* the common prefix does not change the order */
 }
 
 cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *s)
@@ -119,16 +119,16 @@ cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *
     qsort(s->sorted, (size_t)s->count, sizeof *s->sorted, by_name);
     for (int64_t i = 1; i < s->count; i++)
         if (by_name(&s->sorted[i - 1], &s->sorted[i]) == 0)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tensor %.200s is in it twice, with and without a prefix", path,
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tensor %.200s occurs twice, with and without a prefix", path,
                             s->sorted[i].name);
     CLOOB_TRY(add_part(ctx, w, s));
-    s->names = whose(s);
+    s->names = detect_names(s);
     return CLOOB_OK;
 }
 
 /* ---- shapes -------------------------------------------------------------------------------------- */
 
-/* The shape a canonical tensor has, when it is there with that many dimensions. */
+/* The shape of a canonical tensor; false if it is missing or has another number of dimensions. */
 static bool shape(const source *s, const char *canonical, int ndim, int64_t dim[4])
 {
     foreign f;
@@ -138,7 +138,8 @@ static bool shape(const source *s, const char *canonical, int ndim, int64_t dim[
     if (i < 0 || s->entry[i].t.ndim != ndim + f.lead) return false;
     for (int k = 0; k < ndim; k++)
         dim[k] =
-            s->entry[i].t.dim[f.lead + (f.transposed || f.last ? ndim - 1 - k : k)]; /* `last`: h and w are equal */
+            /* with `last`, h and w are equal */
+            s->entry[i].t.dim[f.lead + (f.transposed || f.last ? ndim - 1 - k : k)];
     return true;
 }
 
@@ -155,11 +156,11 @@ static cloob_status need_shape(cloob_ctx *ctx, const source *s, const char *cano
     if (shape(s, canonical, ndim, dim)) return CLOOB_OK;
     names_foreign(s->names, canonical, &f);
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                    "%s: not a CLIP model that can be recognised: no %s of %d dimensions among %lld tensors", s->path,
+                    "%s: not recognised as a CLIP model: no tensor %s with %d dimensions among %lld tensors", s->path,
                     f.name[0], ndim, (long long)s->count);
 }
 
-/* How many of prefix0suffix, prefix1suffix, ... there are. */
+/* The number of consecutive tensors PREFIX0SUFFIX, PREFIX1SUFFIX, ... */
 static int64_t count_layers(const source *s, const char *prefix, const char *suffix, int ndim)
 {
     char name[NAME_BYTES];
@@ -169,14 +170,14 @@ static int64_t count_layers(const source *s, const char *prefix, const char *suf
     return n - 1;
 }
 
-/* The edge of a square grid of positions with `more` extra; 0 when it is not square. */
+/* The side of a square grid of `positions` minus `more` rows; 0 if it is not square. */
 static int64_t grid_of(int64_t positions, int64_t more)
 {
     int64_t n = positions - more, edge = n > 0 ? (int64_t)llround(sqrt((double)n)) : 0;
     return edge * edge == n ? edge : 0;
 }
 
-/* The hidden layer's width, 0 for four times. */
+/* Width of the MLP's hidden layer; 0: four times the width. */
 static int64_t inner_of(const source *s, const char *blocks, int64_t width)
 {
     char name[NAME_BYTES];
@@ -239,23 +240,22 @@ static cloob_status infer_text(cloob_ctx *ctx, const source *s, model_config *c)
     return CLOOB_OK;
 }
 
-/* A built-in model's sizes mean its heads and its choices; else OpenAI's rule, and where it cannot hold, only the
- * caller knows. */
+/* Heads cannot be inferred from shapes. If the sizes are a built-in model's, takes its configuration; else uses heads
+ * of width 64, as OpenAI does, and fails if the widths are not multiples of 64. */
 static cloob_status infer_heads(cloob_ctx *ctx, const source *s, model_config *c)
 {
     int64_t w = c->width > 0 && c->width < 1 << 20 ? model_config_image_attention_width(c) : 0;
     model_config known;
     if (model_config_match(c, &known)) {
         if (s->names.image == IMAGE_NAMES_HF_SIGLIP)
-            model_config_set_act(&known, ACT_GELU_TANH); /* transformers' in every SigLIP */
+            model_config_set_act(&known, ACT_GELU_TANH); /* transformers uses it for every SigLIP */
         *c = known;
         return CLOOB_OK;
     }
     if (w % 64 || c->text_width % 64 || !w || c->text_width <= 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s: image attention is %lld wide, text %lld: not in heads of 64, and shapes do not "
-                        "tell the number; "
-                        "give `config`",
+                        "%s: the number of heads cannot be inferred: attention widths %lld (image) and %lld (text) are "
+                        "not multiples of 64; set `config`",
                         s->path, (long long)w, (long long)c->text_width);
     snprintf(c->name, sizeof c->name, "custom");
     c->image_heads = w / 64;
@@ -263,38 +263,34 @@ static cloob_status infer_heads(cloob_ctx *ctx, const source *s, model_config *c
     return CLOOB_OK;
 }
 
-/* ---- others' models, by what their files hold ---------------------------------------------------- */
+/* ---- unsupported models, recognised by their tensors ---------------------------------------------- */
 
 typedef struct foreign_name {
     const char *begins, *what;
 } foreign_name;
 
-/* The first row that fits names the model. */
+/* The first row that matches names the model. */
 static const foreign_name foreign_names[] = {
-    { "text_decoder.", "a CoCa model: its text decoder and attentional pooler are not built in" },
-    { "visual.attn_pool.query", "a model with CoCa's attentional pooler, which is not built in" },
-    { "text.cls_emb",
-      "a model with CoCa's text tower (embed_cls): its class token would need attention with a mask for "
-      "each text, which is not built in" },
-    { "visual.blocks.", "an EVA-CLIP model: rotary positions, SwiGLU and its norms are not built in" },
+    { "text_decoder.", "a CoCa model, detect_names text decoder and attentional pooler are not supported" },
+    { "visual.attn_pool.query", "a model with CoCa's attentional pooler, which is not supported" },
+    { "text.cls_emb", "a model with CoCa's text tower (embed_cls), which is not supported" },
+    { "visual.blocks.", "a model with EVA-CLIP's original tensor names, which are not supported" },
     { "visual.trunk.rope", "an EVA model from timm; its sizes need open_clip_config.json next to it" },
     { "visual.trunk.cls_token",
       "a model with timm's EVA or ViT image tower; its sizes need open_clip_config.json next to it" },
-    { "visual.trunk.stages.",
-      "a model with timm's ConvNeXt, FastViT or hybrid image tower; ConvNeXt and MobileCLIP's FastViT are "
-      "built in and need open_clip_config.json next to it" },
-    { "visual.trunk.layers.", "a model with timm's Swin image tower, which is not built in" },
+    { "visual.trunk.stages.", "a model with timm's ConvNeXt, FastViT or hybrid image tower; ConvNeXt and MobileCLIP's "
+                              "FastViT are supported with open_clip_config.json next to the file" },
+    { "visual.trunk.layers.", "a model with timm's Swin image tower, which is not supported" },
     { "visual.trunk.", "a model with an image tower from timm; its sizes need open_clip_config.json next to it" },
     { "text.transformer.embeddings.",
       "a model with a BERT or RoBERTa text tower from transformers; its sizes need open_clip_config.json next to it" },
-    { "text.transformer.encoder.", "a model with a T5 or NLLB text tower from transformers, which is not built in" },
-    { "text.transformer.shared.", "a model with a T5 or NLLB text tower from transformers, which is not built in" },
-    { "text_model.encoder.layer.", "a model with a BERT text tower; Chinese-CLIP's is built in and needs config.json "
-                                   "next to it, ALIGN's and AltCLIP's "
-                                   "are not" },
-    { "vision_model.encoder.blocks.", "an ALIGN model: its EfficientNet is not built in" },
-    { "qformer.", "a BLIP-2 model, which is not built in" },
-    { "diffusion_model.", "a diffusion model; give its CLIP text and image encoders alone" },
+    { "text.transformer.encoder.", "a model with a T5 or NLLB text tower from transformers, which is not supported" },
+    { "text.transformer.shared.", "a model with a T5 or NLLB text tower from transformers, which is not supported" },
+    { "text_model.encoder.layer.", "a model with a BERT text tower; Chinese-CLIP is supported with config.json next to "
+                                   "the file, ALIGN and AltCLIP are not" },
+    { "vision_model.encoder.blocks.", "an ALIGN model, detect_names EfficientNet is not supported" },
+    { "qformer.", "a BLIP-2 model, which is not supported" },
+    { "diffusion_model.", "a diffusion model; give only its CLIP text and image encoders" },
 };
 
 static cloob_status refuse_foreign(cloob_ctx *ctx, const source *s)
@@ -319,5 +315,6 @@ cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c)
     CLOOB_TRY(infer_text(ctx, s, c));
     CLOOB_TRY(infer_heads(ctx, s, c));
     cloob_status status = model_config_check(ctx, c);
-    return status == CLOOB_OK ? status : ctx_wrap(ctx, status, "%s: its shapes make no model", s->path);
+    return status == CLOOB_OK ? status
+                              : ctx_wrap(ctx, status, "%s: its tensor shapes do not form a valid model", s->path);
 }

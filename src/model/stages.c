@@ -1,8 +1,9 @@
-/* timm's image towers of stages. Positions are rows: norms and MLPs are those of transformers.
+/* timm's image towers with stages. Norms and MLPs treat pixels as rows and are the same ops as in transformers.
  *
- * ConvNeXt: blocks of a depthwise convolution, layer norm over the channels and an MLP; between stages a layer norm and
- * a convolution of 2 x 2. FastViT, the image towers of MobileCLIP: depthwise convolutions and MLPs, attention in the
- * last stage of four or the last two of five, folded (model/fold.c): no branches, no batch norms, no layer scale. */
+ * ConvNeXt: a block is a depthwise convolution, a layer norm over the channels and an MLP; between stages there are a
+ * layer norm and a 2 x 2 convolution. FastViT, the image towers of MobileCLIP: depthwise convolutions and MLPs, with
+ * attention in the last of four or the last two of five stages. The tower is folded (model/fold.c): it has no branches,
+ * batch norms or layer scale. */
 #include <stdio.h>
 
 #include "model/build.h"
@@ -46,7 +47,7 @@ static value_id convnext_block(build *b, value_id x, const char *prefix)
     return build_add(b, h, x);
 }
 
-/* The layer norm of the result sees the mean of all positions. */
+/* Returns the features: the mean of all positions, normalised by a layer norm. */
 value_id build_convnext(build *b, value_id images)
 {
     const model_config *c = &b->p->config;
@@ -74,7 +75,7 @@ value_id build_convnext(build *b, value_id images)
 
 /* ---- FastViT ------------------------------------------------------------------------------------- */
 
-/* Squeeze and excitation: channels are scaled by what an MLP makes of their means. */
+/* Squeeze and excitation: channels are scaled by an MLP of their means. */
 static value_id excite(build *b, value_id x, const char *prefix)
 {
     value_id h = graph_op(b->g, OP_MEAN_ROWS, (op_attr){ 0 }, 1, &x);

@@ -1,10 +1,10 @@
-/* The two towers from image or tokens to unit rows. */
+/* The image and the text tower, from images or tokens to unit rows. */
 #include "model/tower.h"
 
 #include "model/build.h"
 
-/* Whether the image comes with its patches as rows, so that their embedding is a 1 x 1 convolution, a GEMM: where
- * a window's lines are multiples of 16 bytes. */
+/* Whether the images arrive with patches as rows, so that the patch embedding is a 1 x 1 convolution and thus a GEMM.
+ * This requires lines of a window to be multiples of 16 bytes. */
 static bool patches_as_rows(const build *b)
 {
     const model_config *c = &b->p->config;
@@ -12,7 +12,7 @@ static bool patches_as_rows(const build *b)
            c->patch % 8 == 0;
 }
 
-/* Patches as tokens with their positions, and the class token in front where there is one. */
+/* Patch embeddings plus positions, after the class token if there is one. */
 static value_id embed_patches(build *b, value_id images)
 {
     const model_config *c = &b->p->config;
@@ -33,7 +33,7 @@ static void set_channels(const model_config *c, op_attr *attr)
     for (int i = 0; i < 3; i++) attr->mean[i] = (float)c->image_mean[i], attr->std[i] = (float)c->image_std[i];
 }
 
-/* NaFlex: the patches of all images, packed, with positions resampled to the grid of each. */
+/* NaFlex: the patches of all images, packed, plus positions resampled to each image's grid. */
 static value_id embed_records(build *b, value_id records, build_sequences *s)
 {
     const model_config *c = &b->p->config;
@@ -47,14 +47,14 @@ static value_id embed_records(build *b, value_id records, build_sequences *s)
     return graph_op(b->g, OP_GRID_POSITIONS, (op_attr){ 0 }, 4, (value_id[]){ x, pos, s->start, grid });
 }
 
-/* The mean of the patches: the class token does not count. */
+/* The mean of the patches, without the class token. */
 static value_id mean_patches(build *b, value_id x)
 {
     op_attr attr = { .rows = !b->p->config.no_class_token };
     return graph_op(b->g, OP_MEAN_ROWS, attr, 1, &x);
 }
 
-/* Patch dropout: the tokens that the input names, behind their positions. */
+/* Patch dropout: selects the tokens given by the input "kept", after positions were added. */
 static value_id drop_patches(build *b, value_id x)
 {
     int64_t K = b->o->kept + !b->p->config.no_class_token;
@@ -95,7 +95,7 @@ static value_id image_input(build *b)
     set_channels(c, &attr);
     tensor bytes = TENSOR(CLOOB_U8, NULL, B, S, S, 3), floats = TENSOR(CLOOB_F32, NULL, B, 3, S, S);
     value_id x = graph_input(b->g, b->o->float_images ? floats : bytes, "images");
-    if (c->position_side) return x; /* patch_rows reads the bytes */
+    if (c->position_side) return x; /* OP_PATCH_ROWS reads the bytes */
     return graph_op(b->g, OP_IMAGE_INPUT, attr, 1, &x);
 }
 
@@ -105,11 +105,10 @@ cloob_status tower_image(cloob_ctx *ctx, const params *p, const tower_options *o
     graph_init(ctx, g);
     CLOOB_TRY(model_config_need(ctx, &p->config, false));
     if (p->config.position_side && o->float_images)
-        return ctx_fail(
-            ctx, CLOOB_ERR_UNSUPPORTED,
-            "%s is a SigLIP 2 NaFlex model: its images have no one size, so normalised pixels are not taken; "
-            "give images",
-            p->config.name);
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s is a SigLIP 2 NaFlex model, whose images vary in size: normalised pixels are not "
+                        "supported; give images",
+                        p->config.name);
     value_id x = image_input(&b), features, raw;
     if (p->config.family == MODEL_RESNET) {
         features = build_resnet(&b, x);
@@ -141,7 +140,7 @@ int64_t tower_text_length(const model_config *c, const int32_t *token, int64_t T
     return end + 1;
 }
 
-/* The position of the token that is read of each text. */
+/* (B): the position of the token to pool in each text. */
 static value_id text_index(build *b, value_id tokens, int64_t T)
 {
     const model_config *c = &b->p->config;
@@ -153,12 +152,13 @@ static value_id text_index(build *b, value_id tokens, int64_t T)
     return graph_op(b->g, OP_TEXT_POSITION, attr, 1, &tokens);
 }
 
-/* The positions of the texts in `rows` packed rows, for s; returns which token each row holds, or NO_VALUE where they
- * are not packed. */
+/* Packs the texts into b->o->rows rows and sets start, index and tokens of s. Returns the token of each row; NO_VALUE
+ * if texts are not packed. */
 static value_id pack_texts(build *b, value_id tokens, int64_t T, build_sequences *s)
 {
     bool bert = b->p->config.bert.positions > 0;
-    int64_t rows = bert && b->o->rows < 1 ? b->o->batch * T : b->o->rows; /* packing is its attention mask */
+    int64_t rows = bert && b->o->rows < 1 ? b->o->batch * T : b->o->rows; /* a BERT is always packed, since that
+                                                                           * excludes padding from attention */
     s->start = NO_VALUE;
     s->index = text_index(b, tokens, T);
     if (rows < 1) return NO_VALUE;
@@ -168,7 +168,7 @@ static value_id pack_texts(build *b, value_id tokens, int64_t T, build_sequences
     return graph_output(b->g, s->start, 1);
 }
 
-/* What is read of the tokens x behind the last block. */
+/* Pools and normalises the output x of the last block. */
 static value_id pool_text(build *b, value_id x, const build_sequences *s)
 {
     const model_config *c = &b->p->config;

@@ -1,4 +1,4 @@
-/* Named tensors with a configuration, and the native file. */
+/* Weights: named tensors, metadata and configuration, and cloob's file format. */
 #include "model/weights.h"
 
 #include <stdio.h>
@@ -47,7 +47,7 @@ void weights_drop_pages(const weights *w, const tensor *t)
             return;
 }
 
-/* Tensors of a torch file may share their bytes, so a copy of one stays whole. */
+/* Unlike safetensors, tensors of a torch file may share bytes, so its memory is not dropped. */
 void weights_forget(const weights *w, const tensor *t)
 {
     weights_drop_pages(w, t);
@@ -123,7 +123,8 @@ cloob_status weights_check(cloob_ctx *ctx, const weights *w, const char *path)
     }
     if (bad > 6) sbuf_printf(&s, "; and %lld more", (long long)bad - 6);
     if (bad && status == CLOOB_OK)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: does not fit its configuration: %s", path, s.data ? s.data : "");
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tensors do not match the configuration: %s", path,
+                          s.data ? s.data : "");
     sbuf_release(&s);
     arena_release(&a);
     return status;
@@ -136,8 +137,7 @@ static cloob_status read_native(cloob_ctx *ctx, const char *path, weights *w)
     CLOOB_TRY(st_open(ctx, path, &w->st));
     const char *format = st_meta_get(&w->st, "format");
     if (!format || strcmp(format, "cloob") != 0)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a cloob checkpoint; cloob convert makes one from other weights",
-                        path);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a cloob checkpoint; convert it with cloob convert", path);
     CLOOB_TRY(
         digest_check_model(ctx, path,
                            &(digest_input){ w->st.entry, w->st.count, w->st.meta, w->st.meta_count, NULL, NULL }));
@@ -182,12 +182,12 @@ cloob_status weights_verify(cloob_ctx *ctx, const char *path, const weights *w, 
 
 static void drop_entry(void *user, const st_entry *e) { weights_drop_pages(user, &e->t); }
 
-/* After everything else is in place. */
+/* Writes version and checksums; call after all other metadata is set. */
 static cloob_status seal(cloob_ctx *ctx, weights *w)
 {
     char text[DIGEST_TEXT];
     snprintf(text, sizeof text, "%d", DIGEST_FILE_VERSION);
-    CLOOB_TRY(weights_set_meta(ctx, w, "checksum", NULL)); /* of an older file */
+    CLOOB_TRY(weights_set_meta(ctx, w, "checksum", NULL)); /* written by older versions */
     CLOOB_TRY(weights_set_meta(ctx, w, "file_version", text));
     CLOOB_TRY(digest_train(ctx, &(digest_input){ w->entry, w->count, w->meta, w->meta_count, NULL, NULL }, text));
     CLOOB_TRY(weights_set_meta(ctx, w, "digest.train", text));

@@ -61,7 +61,7 @@ grep -q "will not work" err && fail "merges in ~/.cache/clip were not found"
 preset() { "$cloob" train --preset cc --dataset-type synthetic --train-num-samples 16 --model tiny-vit --batch-size 8 --global-batch-size 0 --epochs 1 \
     --max-steps 1 --logs presets --threads 1 "$@" > out 2> err || fail "train --preset cc $*: $(cat err)"; }
 preset --name found
-grep -q "CLIP's vocabulary is read from .*/.cache/clip/bpe_simple_vocab" err || fail "a preset of the paper did not find the merges: $(cat err)"
+grep -q "using CLIP's vocabulary from .*/.cache/clip/bpe_simple_vocab" err || fail "a preset of the paper did not find the merges: $(cat err)"
 grep -q 'vocab: .*bpe_simple_vocab_16e6.txt.gz' presets/found/params.txt || fail "params.txt does not name the merges"
 preset --name own --vocab-size 540
 grep -q "a vocabulary of up to 540 tokens is trained" err || fail "--vocab-size under a preset: $(cat err)"

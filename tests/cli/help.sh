@@ -99,7 +99,7 @@ for c in doctor "info RN50" "tokenizer encode --vocab none a" train; do
 done
 "$cloob" doctor --device cuda:999 > /dev/null 2> "$err"; [ $? = 1 ] || fail "doctor of a missing device"
 [ "$(wc -l < "$err")" = 1 ] && grep -q 'self-test' "$err" || fail "doctor says on stderr: $(cat "$err")"
-printf 'GGUF\3\0\0\0' > "$err.gguf"; "$cloob" info "$err.gguf" > /dev/null 2> "$err"; [ $? = 1 ] && grep -q 'a file of GGUF, which is not read' "$err" || fail "info of a GGUF file: $(cat "$err")"; rm -f "$err.gguf"
+printf 'GGUF\3\0\0\0' > "$err.gguf"; "$cloob" info "$err.gguf" > /dev/null 2> "$err"; [ $? = 1 ] && grep -q 'files of GGUF are not supported' "$err" || fail "info of a GGUF file: $(cat "$err")"; rm -f "$err.gguf"
 "$cloob" info RN51 > /dev/null 2> "$err"; [ $? = 1 ] && grep -q 'RN50' "$err" || fail "info RN51: $(cat "$err")"
 "$cloob" info ViT-B-32 | grep -v '^config' | awk 'length($0) > 80 { bad = 1 } END { exit bad }' || fail "info MODEL is wider than 80 columns"
 

@@ -51,14 +51,14 @@ grep -q "\"$PWD/albums/plain.jpg\"" found || fail "query after a move lists $(ca
 "$cloob" search index albums --checkpoint model.safetensors --json --quiet > out 2> err || fail "search index after a move: $(cat err)"
 grep -q '"kept": *2, *"embedded": *0' out || fail "search index after a move: $(cat out)"
 "$cloob" search query --image albums/plain.jpg --index other.index --quiet > out 2> err || fail "query of an index elsewhere: $(cat err)"
-grep -q 'photos is gone.*search index NEW_FOLDER --out other.index' err || fail "dead paths without a warning: $(cat err)"
+grep -q 'photos no longer exists.*search index NEW_FOLDER --out other.index' err || fail "dead paths without a warning: $(cat err)"
 "$cloob" search index albums --checkpoint $other --out other.index --json --quiet > out 2> err || fail "search index after a move: $(cat err)"
 grep -q '"kept": *2, *"embedded": *0' out || fail "an index elsewhere after a move: $(cat out)"
 "$cloob" search query --image albums/plain.jpg --index other.index --quiet > out 2> err || fail "query: $(cat err)"
 { [ -s err ] || ! grep -q "$PWD/albums/plain.jpg" out; } && fail "an index elsewhere after a move: $(cat out err)"
 mv albums/turned.jpg away.jpg
 "$cloob" search query --image albums/plain.jpg --index albums --quiet > out 2> err || fail "query: $(cat err)"
-grep -q '1 of these 2 images are gone' err || fail "a dead path without a warning: $(cat err)"
+grep -q '1 of these 2 images no longer exist' err || fail "a dead path without a warning: $(cat err)"
 mv away.jpg albums/turned.jpg
 mv albums photos
 

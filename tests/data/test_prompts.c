@@ -56,7 +56,7 @@ static void unusable_sets_are_refused(void)
                   "accuracy or mean_per_class");
     check_refused("{\"a b\": {\"classes\": [\"x\"], \"templates\": [\"{}\"]}, \"A_B\": {\"classes\": "
                   "[\"x\"], \"templates\": [\"{}\"]}}",
-                  "was there before");
+                  "duplicate name");
     check_refused("{\"\": {\"classes\": [\"x\"], \"templates\": [\"{}\"]}}", "without a name");
 }
 
@@ -147,15 +147,15 @@ static void broken_files_are_refused_with_a_line(void)
     check_import_refused("", "no Python lists");
     check_import_refused("just words\n", "no Python lists");
     check_import_refused("# A\n\xff\n", "line 2: not UTF-8");
-    check_import_refused("# A\n```\nclasses = ['a\n", "does not end");
+    check_import_refused("# A\n```\nclasses = ['a\n", "an unterminated");
     check_import_refused("# A\n```\nclasses = ['a\n```\n", "line 3");
-    check_import_refused("# A\n```\nclasses = ['a', 3]\n```\n", "something else");
-    check_import_refused("# A\n```\nclasses = ['a' 'b' c]\n```\n", "no comma");
-    check_import_refused("# A\n```\nclasses = [\n'a',\n```\n", "something else");
-    check_import_refused("# A\n```\nclasses = [\n'a',\n", "does not end");
-    check_import_refused("# A\n```\nclasses = ['\\ud800']\n```\n", "code of a character");
-    check_import_refused("# A\n```\nclasses = ['\\x4']\n```\n", "code of a character");
-    check_import_refused("# A\n```\nclasses = [b'a']\n```\n", "something else");
+    check_import_refused("# A\n```\nclasses = ['a', 3]\n```\n", "not a string");
+    check_import_refused("# A\n```\nclasses = ['a' 'b' c]\n```\n", "missing comma");
+    check_import_refused("# A\n```\nclasses = [\n'a',\n```\n", "not a string");
+    check_import_refused("# A\n```\nclasses = [\n'a',\n", "an unterminated");
+    check_import_refused("# A\n```\nclasses = ['\\ud800']\n```\n", "character code");
+    check_import_refused("# A\n```\nclasses = ['\\x4']\n```\n", "character code");
+    check_import_refused("# A\n```\nclasses = [b'a']\n```\n", "not a string");
     check_import_refused("# A\n```\nclasses = ['a']\nclasses = ['a']\n```\n", "second list");
     check_import_refused("# A\n```\nclasses = ['a']\ntemplates = ['no hole']\n```\n", "has no {}");
     check_import_refused("# A\n```\nclasses = []\ntemplates = ['{}']\n```\n", "no classes");
@@ -165,9 +165,10 @@ static void broken_files_are_refused_with_a_line(void)
     check_import_refused("```\nclasses = ['a']\n```\n", "names its set");
     check_import_refused("# A\n```\nclasses = ['a']\ntemplates = ['{}']\n```\n# a\n```\nclasses = "
                          "['a']\ntemplates = ['{}']\n```\n",
-                         "was there before");
+                         "duplicate name");
     check_import_refused("{\"a\": 1}", "not a notebook");
-    check_import_refused("{\"cells\": [{\"cell_type\": \"code\", \"source\": [\"x_classes = ['\"]}]}", "does not end");
+    check_import_refused("{\"cells\": [{\"cell_type\": \"code\", \"source\": [\"x_classes = ['\"]}]}",
+                         "an unterminated");
 }
 
 int main(void)

@@ -152,8 +152,8 @@ static void damaged_merges_are_refused(void)
         { "#version\nqu x\n", "no earlier line" },
         { "#version\na b\na b\n", "earlier line makes" },
         { "#version\na</w> b\n", "ends a word" },
-        { "#version\n\xff b\n", "no byte" },
-        { "#version\n\xe2\x82\xac b\n", "no byte" },
+        { "#version\n\xff b\n", "invalid character" },
+        { "#version\n\xe2\x82\xac b\n", "invalid character" },
         { "#version\na b\n\nc d\n", "two symbols" },
         { "#version: 0.2 cloob merges=2 clean=full\na b\n", "cut short" },
         { "#version: 0.2 cloob merges=1 clean=full\na b\nc d\n", "after the last" },
@@ -162,7 +162,7 @@ static void damaged_merges_are_refused(void)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_refused(cases[i][0], strlen(cases[i][0]), cases[i][1]);
-    check_refused("#version\na \0b\n", 14, "no byte");
+    check_refused("#version\na \0b\n", 14, "invalid character");
 }
 
 /* Each line doubles the token: 2^20 lines would be as many bytes. */

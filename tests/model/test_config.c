@@ -206,10 +206,10 @@ static void impossible_sizes_are_named(void)
     refuses(VIT("\"layers\":[3,4,6,3],\"width\":64,\"image_size\":127"), "use 128");
     refuses(VIT("\"layers\":[3,4,6,3],\"width\":64,\"image_size\":20"), "use 32");
     refuses(VIT("\"layers\":[3,4,6,3],\"width\":64,\"image_size\":[224,256]"), "image_size");
-    refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"head_width\":0"), "heads of 0");
+    refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"head_width\":0"), "head width 0");
     refuses("{\"embed_dim\":512,\"vision_cfg\":{\"layers\":12,\"width\":768,\"patch_size\":32},"
             "\"text_cfg\":{\"width\":512,\"heads\":7}}",
-            "text heads of 7");
+            "text heads, 7");
     refuses("{\"embed_dim\":512,\"vision_cfg\":{\"layers\":12,\"width\":768,\"patch_size\":32},"
             "\"text_cfg\":{\"vocab_size\":2}}",
             "vocabulary");
@@ -254,7 +254,7 @@ static void other_architectures_are_refused(void)
             "google/mt5-base");
     refuses("{\"embed_dim\":512,\"vision_cfg\":{\"layers\":12,\"width\":768,\"patch_size\":32},"
             "\"text_cfg\":{\"embed_cls\":true}}",
-            "a mask for each text");
+            "embed_cls");
     refuses("{\"embed_dim\":512,\"vision_cfg\":3,\"text_cfg\":{}}", "vision_cfg");
     refuses("{\"vision_layers\":12}", "embed_dim");
     refuses("{}", "not a model configuration");

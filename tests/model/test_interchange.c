@@ -98,11 +98,11 @@ static void shards_are_joined(void)
     CHECK(same_weights(&w, &back));
     weights_release(&back);
     write_index(&f, "a.safetensors");
-    refuses("shards.tmp", NULL, "does not hold it");
+    refuses("shards.tmp", NULL, "where the index places it");
     write_index(&f, "c.safetensors");
     refuses("shards.tmp", NULL, "c.safetensors");
     write_index(&f, "../b.safetensors");
-    refuses("shards.tmp", NULL, "not the name of a shard");
+    refuses("shards.tmp", NULL, "is not a file name");
     st_close(&f);
     weights_release(&w);
     remove("shards.tmp/a.safetensors"), remove("shards.tmp/b.safetensors");
@@ -416,9 +416,9 @@ static void other_things_are_refused(void)
     float x = 1;
     st_entry e = { "x", TENSOR(CLOOB_F32, &x, 1) };
     CHECK_OK(ctx, torch_write(ctx, "interchange.tmp.pt", &e, 1, NULL));
-    refuses("interchange.tmp.pt", NULL, "not a CLIP model");
+    refuses("interchange.tmp.pt", NULL, "not recognised as a CLIP model");
     refuses("absent.pt", NULL, "absent.pt");
-    refuses(".", NULL, "a folder without");
+    refuses(".", NULL, "no weights in this folder");
     clean("interchange.tmp.pt");
 }
 

@@ -88,7 +88,7 @@ static void a_redirect_leads_only_to_named_hosts(void)
     static const char *const host[] = { HERE, "198.51.100.9" };
     CHECK(fetches(host, 2, "http://" HERE "/to/http://198.51.100.9/x", NULL));
     CHECK(!fetches(host, 1, "http://" HERE "/to/http://198.51.100.9/x", "--allow-url-host"));
-    CHECK(!fetches(host, 2, "http://" HERE "/to/file:///etc/hostname", "not fetched"));
+    CHECK(!fetches(host, 2, "http://" HERE "/to/file:///etc/hostname", "cannot fetch"));
     CHECK(!fetches(host, 2, "http://198.51.100.10/x", "--allow-url-host"));
     CHECK(!fetches(NULL, 0, "http://" HERE "/hop/0", "--allow-url-host"));
 }

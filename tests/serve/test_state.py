@@ -186,7 +186,7 @@ def rewritten_model(w):
             time.sleep(0.5)
     assert s.json("/health/ready")["status"] == "ok"
     code, err = s.stop()
-    assert code == 0 and "the old one stays" in err, err
+    assert code == 0 and "the loaded version stays in use" in err, err
 
 
 def damaged_model(w):
@@ -255,7 +255,7 @@ def other_model(w):
     with open(index, "rb") as f:
         before = f.read()
     err = refused(w, "--checkpoint", w.model, "--index", "theirs")
-    for word in (second, w.model, index[len(w.dir) + 1:], "another model", "remove"):
+    for word in (second, w.model, index[len(w.dir) + 1:], "another model", "delete the file"):
         assert word in err, (word, err)
     with open(index, "rb") as f:
         assert f.read() == before

@@ -1,4 +1,4 @@
-/* cloob bench: the speed of one part alone, on random inputs. */
+/* cloob bench: the speed of one component on random inputs. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* cloob classify: which of the given words fits an image. */
+/* cloob classify: chooses the best label for each image. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -43,7 +43,7 @@ static const opt_set sets[] = {
 /* ---- words --------------------------------------------------------------------------------------- */
 
 typedef struct words {
-    char *text; /* the text that the items point into */
+    char *text; /* memory of the items */
     const char **item;
     int64_t count;
 } words;
@@ -57,7 +57,7 @@ static char *trim(char *s)
     return s;
 }
 
-/* Splits text at the separator and keeps it until the end; drops empty words and the spaces around words. */
+/* Splits text at the separator, and takes ownership of it; drops empty words and surrounding spaces. */
 static void split(char *text, const char *separator, words *w)
 {
     *w = (words){ .text = text, .item = must(malloc((strlen(text) + 1) * sizeof *w->item)) };
@@ -74,7 +74,7 @@ static int read_words(const command *self, cloob_ctx *ctx, const char *path, wor
     return w->count ? -1 : cli_usage(self, "%s: holds no lines", path);
 }
 
-/* ---- links or copies of images in folders that are named after labels ------------------------------- */
+/* ---- links to images, or copies of them, in folders named after labels ------------------------------ */
 
 enum { MAX_NAMES = 10000 };
 
@@ -95,7 +95,7 @@ static void numbered(char out[PATH_MAX], const char *folder, const char *name, i
     else snprintf(out, PATH_MAX, "%s/%.*s-%d%s", folder, stem, name, number, name + stem);
 }
 
-/* 1: done; 0: another file has the name; -1: failed. Copies atomically. */
+/* Copies atomically. Returns 1: done; 0: another file has the name; -1: failed. */
 static int copy_to(cloob_ctx *ctx, const char *source, const char *target)
 {
     struct stat st;
@@ -118,7 +118,7 @@ static int link_to(const char *source, const char *target)
     return strcmp(there, source) == 0;
 }
 
-/* The name of a label's folder: not hidden, and neither the folder itself nor the one above it. */
+/* Folder name for a label: not hidden, not "." or "..". */
 static const char *folder_name(const char *label, char out[256])
 {
     const char *shown = label + strspn(label, ".");
@@ -128,9 +128,9 @@ static const char *folder_name(const char *label, char out[256])
     return out;
 }
 
-/* Puts a symbolic link to the file (or a copy) into DIR/LABEL, which is made when absent. Slashes in a label become
- * dashes. If another file has the name, a number is added; an identical link is kept. False: the reason is on
- * stderr. */
+/* Links (or copies) the file into DIR/LABEL, which is created if necessary. Slashes in a label become dashes. If
+ * another file has the name, a number is appended; an identical link is kept. Returns false after reporting an
+ * error. */
 static bool sort_into(cloob_ctx *ctx, const char *path, const char *dir, const char *label, bool copy)
 {
     char folder[PATH_MAX], source[PATH_MAX], target[PATH_MAX], clean[256];
@@ -151,7 +151,7 @@ static bool sort_into(cloob_ctx *ctx, const char *path, const char *dir, const c
 
 /* ---- links of earlier runs -------------------------------------------------------------------- */
 
-/* Counts the links in a folder, and removes them and the empty folder if asked to. */
+/* Counts the links in a folder; with `clear`, removes them, and the folder if it is then empty. */
 static int64_t count_links(const char *folder, bool clear)
 {
     char path[PATH_MAX];
@@ -164,7 +164,7 @@ static int64_t count_links(const char *folder, bool clear)
         n += link && (!clear || unlink(path) == 0);
     }
     if (d) closedir(d);
-    if (clear) rmdir(folder); /* fails if it has other files */
+    if (clear) rmdir(folder); /* fails if the folder is not empty */
     return n;
 }
 
@@ -176,8 +176,8 @@ static bool is_label(const char *name, const char *const *label, int64_t labels)
     return false;
 }
 
-/* The number of links in DIR's folders that are not named after one of the labels; with `clear` they are removed, and
- * the folders that are then empty. Other files stay. No labels: all folders. */
+/* Counts the links in DIR's folders that are not named after one of the labels; with `clear`, removes them, and folders
+ * that become empty. Other files are kept. Without labels: all folders. */
 static int64_t sort_earlier(const char *dir, const char *const *label, int64_t labels, bool clear)
 {
     char folder[PATH_MAX];
@@ -196,7 +196,7 @@ static int64_t sort_earlier(const char *dir, const char *const *label, int64_t l
 
 typedef struct results {
     const words *labels;
-    int *order; /* (labels): of the current image, best first */
+    int *order; /* (labels): order of the labels for the current image, best first */
     int64_t shown, bad;
     bool sorting_failed;
 } results;
@@ -216,7 +216,7 @@ static void print_bar(double share)
     for (int i = 0; i < CELLS; i++) fputs(i < full ? mark : rest, stdout);
 }
 
-/* The rank, from 1, of the label with the name of the image's folder; 0: none. */
+/* Rank, from 1, of the label that names the image's folder; 0: none does. */
 static int rank_of_folder(const char *path, const results *r)
 {
     const char *slash = strrchr(path, '/'), *from = slash;
@@ -263,7 +263,7 @@ static void print_csv(const char *path, const results *r, const float *p)
     sbuf_release(&line);
 }
 
-/* One image: its labels in order, then the requested output. */
+/* Ranks the labels for one image and writes the requested output. */
 static void take_image(cloob_ctx *ctx, const char *path, results *r, const float *p)
 {
     int n = (int)r->labels->count, shown = (int)(o.top < n ? o.top : n);
@@ -283,7 +283,7 @@ static void take_image(cloob_ctx *ctx, const char *path, results *r, const float
 
 enum { IMAGES_AT_ONCE = 64 };
 
-/* scratch: (n, D + labels). Removes the rows of images that cannot be read first. */
+/* Embeds and classifies a block of images; unreadable images are skipped. scratch: (n, D + labels). */
 static cloob_status classify_block(cloob_ctx *ctx, cloob_model *m, const cloob_classifier *c, const char *const *path,
                                    int64_t n, float *scratch, results *r)
 {
@@ -328,7 +328,7 @@ static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels
     return status;
 }
 
-/* Links of earlier runs, with other labels or results, would look like results of this run. */
+/* Links of earlier runs, with other labels or results, could be mistaken for results of this run. */
 static void handle_earlier_links(const words *labels)
 {
     int64_t n = sort_earlier(o.sort_into, labels->item, o.clear ? 0 : labels->count, o.clear && !o.dry_run);
@@ -347,7 +347,7 @@ static int report_skipped(const command *self, const results *r, int64_t images)
         return cli_error(self, "%s: holds no images", opt_words.count == 1 ? opt_words.item[0] : "these folders");
     if (!r->shown) return cli_error(self, "none of the %lld images could be read", (long long)images);
     if (r->bad)
-        cli_print("", "%lld of %lld images could not be read and were left out", (long long)r->bad, (long long)images);
+        cli_print("", "skipped %lld of %lld images that could not be read", (long long)r->bad, (long long)images);
     if (o.sort_into && o.dry_run)
         cli_print("", "nothing was written; without --dry-run the images are %s", o.copy ? "copied" : "linked");
     return 0;

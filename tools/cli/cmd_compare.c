@@ -1,4 +1,4 @@
-/* cloob compare: groups of runs. */
+/* cloob compare: compares groups of runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
     return CLOOB_OK;
 }
 
-/* Two files without --by: each file is a group, each line a run. */
+/* Whether the arguments are two files without --by: each file is then a group, and each line a run. */
 static bool are_two_files(const opt_list *path)
 {
     if (path->count != 2 || o.how.by || o.how.metrics || o.where.count) return false;

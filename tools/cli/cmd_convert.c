@@ -1,4 +1,4 @@
-/* cloob convert: weights between formats, and averages of weights. */
+/* cloob convert: converts weights between formats, and averages weights. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static cloob_weight_format parse_format(const char *name)
     return CLOOB_WEIGHTS_AUTO;
 }
 
-static cloob_convert_report report; /* of the conversion */
+static cloob_convert_report report; /* of the last conversion */
 
 /* The tensors that were not converted, by reason. */
 static void print_keys(void)
@@ -40,7 +40,7 @@ static void print_keys(void)
 
 /* ---- averages -------------------------------------------------------------------------------------- */
 
-/* The last word is the output, unless --out names it. */
+/* The last word is the output, unless --out is given. */
 static int check_average(const command *self)
 {
     static const char *const other[] = { "to",    "activation",      "dtype",  "context-length",

@@ -1,4 +1,5 @@
-/* cloob doctor: parts of this build and machine, missing parts by feature, and a short self-test. */
+/* cloob doctor: reports the parts of this build and machine and the features that lack one, and runs a short
+ * self-test. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +12,11 @@
 
 typedef struct check {
     const char *name;
-    cloob_status (*run)(cloob_ctx *ctx, char *text, size_t size); /* text: the measured value, when it passed */
+    cloob_status (*run)(cloob_ctx *ctx, char *text, size_t size); /* text: receives the measured value if the check
+                                                                   * passes */
 } check;
 
-/* The objective on the chosen device against its plain definition. */
+/* Compares the objective on the chosen device with its plain definition. */
 static cloob_status check_objective(cloob_ctx *ctx, char *text, size_t size)
 {
     enum { N = 96, D = 64 };
@@ -104,7 +106,7 @@ static void print_json(cloob_ctx *ctx, const outcome *out, bool all)
     json_out_close();
 }
 
-/* Names the first check that failed, on stderr. */
+/* Reports the first check that failed. */
 static int report_failure(const outcome *out)
 {
     for (int i = 0; i < CHECKS; i++)

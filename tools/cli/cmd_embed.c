@@ -1,4 +1,4 @@
-/* cloob embed: images and texts to rows of numbers. */
+/* cloob embed: writes embeddings of images and texts. */
 #include <stdio.h>
 #include <string.h>
 
@@ -84,7 +84,7 @@ static int run(const command *self, cloob_ctx *ctx)
 {
     cloob_model *m = NULL;
     embed_result e = { 0 };
-    if (o.all_captions) o.model.data.one_caption = true; /* rows of a CSV that name one image are one sample */
+    if (o.all_captions) o.model.data.one_caption = true; /* rows of a CSV with the same image become one sample */
     cloob_status status = cli_model_open(ctx, &o.model, &m);
     if (status == CLOOB_OK) status = embed(ctx, m, cli_data_ready(&o.model.data), &e);
     if (status == CLOOB_OK) print(&e);

@@ -1,4 +1,4 @@
-/* cloob info: describes a device, a model, weights, a data set; --view shows an image as a model sees it. */
+/* cloob info: describes a device, a model, weights or a data set; --view shows an image as a model sees it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "hub/hub.h"
 #include "model/config.h"
 
-/* Tried in this order: the first kind that matches is used. */
+/* Kinds in the order of the attempts; the first one that matches is used. */
 static const info_kind *const kinds[] = { &info_device, &info_model, &info_weights, &info_data };
 
 static info_options o;
@@ -36,7 +36,7 @@ static const opt_row rows[] = {
 };
 static const opt_set sets[] = { { .table = data_option_table, .into = &o.data }, OPT_SETS_END };
 
-/* ---- --view: what a model sees of an image, before normalisation ------------------------------------- */
+/* ---- --view: an image as a model sees it, before normalisation --------------------------------------- */
 
 static bool parse_crop(const char *text, image_box *box)
 {
@@ -115,7 +115,8 @@ static int check(const command *self)
                : cli_usage(self, "needs one thing to describe: a file, a folder, a model such as RN50, or device");
 }
 
-/* A word such as RN51: not a file or folder, and without characters of paths and patterns. */
+/* Whether the argument looks like a model's name, such as RN51: no existing path, no characters of paths and
+ * patterns. */
 static bool is_bare_word(const char *what)
 {
     return strcspn(what, "/.{*?:") == strlen(what) && access(what, F_OK) != 0 && !model_config_known(what) &&

@@ -1,4 +1,4 @@
-/* cloob loss: the objective of stored embeddings. */
+/* cloob loss: computes the objective of stored embeddings. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static const opt_row rows[] = {
     OPT_END
 };
 
-/* open_clip's ClipLoss is the mean of the two terms; its SigLipLoss equals siglip here. */
+/* The loss in open_clip's scale: its ClipLoss is the mean of the two terms; its SigLipLoss equals cloob's. */
 static double reported(const cloob_objective_result *r)
 {
     bool theirs = strcmp(o.report, "open_clip") == 0 && strcmp(o.method, "clip") == 0;
@@ -48,7 +48,7 @@ static int run(const command *self, cloob_ctx *ctx)
     cloob_objective_options l;
     cloob_objective_result r;
     cloob_objective_options_init(&l);
-    loss_method_from_name(o.method, &l.method); /* the table has checked it */
+    loss_method_from_name(o.method, &l.method); /* cannot fail: the option table lists the choices */
     l.inv_tau = o.inv_tau;
     l.scale_hopfield = o.scale;
     l.logit_bias = o.bias;

@@ -1,4 +1,4 @@
-/* cloob prompts import|list. */
+/* cloob prompts: imports or lists prompt sets. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

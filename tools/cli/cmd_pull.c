@@ -1,4 +1,4 @@
-/* cloob pull: fetches a model by name into Hugging Face's cache; without a name, lists models. */
+/* cloob pull: downloads a model by name into Hugging Face's cache; without a name, lists models. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void print_models(void)
            "ViT-B-32/laion2b_s34b_b79k, and hf:ORG/NAME work as well.\n");
 }
 
-/* A name that the cache has is looked up again: the hub may have a newer version. */
+/* Also checks for a newer version of a model that is in the cache. */
 static cloob_status pull(cloob_ctx *ctx, const char *name)
 {
     char path[HUB_PATH];

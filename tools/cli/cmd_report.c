@@ -1,4 +1,4 @@
-/* cloob report. */
+/* cloob report: writes an HTML page about runs. */
 #include <stdio.h>
 
 #include "cli/cli.h"

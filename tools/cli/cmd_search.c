@@ -1,4 +1,4 @@
-/* cloob search: index a folder of images, search it by words or by an image. */
+/* cloob search: indexes a folder of images, and searches it by words or by an image. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static void print_update(const char *path, const cloob_search_update *u)
     if (u->bad_before) printf("  %lld of the unreadable were known and not tried again\n", (long long)u->bad_before);
 }
 
-/* Requires both towers, but no tokenizer. */
+/* Whether the model has both towers but no tokenizer. */
 static bool lacks_tokenizer(const cloob_model *m)
 {
     cloob_model_facts facts;
@@ -59,7 +59,7 @@ static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
     cloob_status status = cli_model_open(ctx, &o.model, &m);
     if (status == CLOOB_OK && lacks_tokenizer(m))
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                          "%s contains no tokenizer, so words cannot be searched; give its merges with `vocab` FILE",
+                          "%s contains no tokenizer, so the index cannot be searched by words; set `vocab` FILE",
                           o.model.checkpoint);
     cli_stop_on_signals();
     if (status == CLOOB_OK)
@@ -84,7 +84,7 @@ static void print_hits(const cloob_search_hit *hit, int64_t n)
     json_out_close();
 }
 
-/* The images may have moved or gone since they were indexed. */
+/* Warns about results whose files were moved or deleted since indexing. */
 static void warn_about_missing(const cloob_search *s, const cloob_search_hit *hit, int64_t n)
 {
     const char *root = cloob_search_root(s);
@@ -93,12 +93,12 @@ static void warn_about_missing(const cloob_search *s, const cloob_search_hit *hi
     for (int64_t i = 0; i < n; i++) missing += stat(hit[i].path, &st) != 0;
     if (!missing) return;
     if (file_is_dir(root))
-        cli_print("warning: ", "%lld of these %lld images are gone; cloob search index %s brings the index up to date",
+        cli_print("warning: ", "%lld of these %lld images no longer exist; update the index with cloob search index %s",
                   (long long)missing, (long long)n, root);
     else
         cli_print("warning: ",
-                  "the indexed folder %s is gone; if it was moved, cloob search index NEW_FOLDER --out %s corrects "
-                  "the paths without embedding again",
+                  "the indexed folder %s no longer exists; if it was moved, correct its path with cloob search index "
+                  "NEW_FOLDER --out %s, which embeds nothing again",
                   root, o.index);
 }
 
@@ -109,7 +109,7 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
     cli_model from = o.model;
     if (!from.checkpoint) {
         from.checkpoint = cloob_search_checkpoint(s);
-        if (!file_exists(from.checkpoint)) /* it may have moved since */
+        if (!file_exists(from.checkpoint)) /* it may have been moved */
             return ctx_fail(ctx, CLOOB_ERR_IO,
                             "the index was made with %s, which no longer exists; give its new path with `checkpoint` M",
                             from.checkpoint);

@@ -1,4 +1,4 @@
-/* cloob serve: options of the server. */
+/* cloob serve: the options of the server. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static const opt_row rows[] = {
 static const opt_set sets[] = { { .table = model_option_table, .into = &o.s.model, .only = "vocab config invariant" },
                                 OPT_SETS_END };
 
-/* "300s", "5m", "1h", or seconds. */
+/* Parses "300s", "5m", "1h", or a number of seconds. */
 static bool parse_time(const char *text, double *seconds)
 {
     char unit = 0, more = 0;
@@ -82,7 +82,7 @@ static int check(const command *self)
     return -1;
 }
 
-/* The part of a model's name after the organisation, for the API: "ViT-B-32__openai" of ViT-B-32/openai. */
+/* Writes the model name for the API, without the organisation: ViT-B-32/openai becomes "ViT-B-32__openai". */
 static void put_served_name(char *out, size_t size, const char *word)
 {
     const char *slash = strchr(word, '/'), *colon = strchr(word, ':');
@@ -92,7 +92,7 @@ static void put_served_name(char *out, size_t size, const char *word)
     snprintf(out, size, "%.*s%s%.*s", before, word, before ? "__" : "", n, rest);
 }
 
-/* NAME=MODEL or MODEL, where MODEL is a path or the name of a model: a name becomes NAME=PATH. */
+/* Resolves MODEL or NAME=MODEL, where MODEL is a path or a model's name, to NAME=PATH. */
 static cloob_status find_model(cloob_ctx *ctx, const char **word)
 {
     char name[256];
@@ -120,7 +120,7 @@ static int run(const command *self, cloob_ctx *ctx)
     o.s.url_host = o.url_host.item, o.s.url_hosts = o.url_host.count;
     o.s.model.device = common.device, o.s.model.precision = common.precision;
     o.s.model.max_pixels = o.s.max_pixels;
-    o.s.model.photos = true; /* upright, as cloob search and cloob classify see them */
+    o.s.model.photos = true; /* turn photos upright, as cloob search and cloob classify do */
     o.s.quiet = common.quiet;
     return cli_exit(self, ctx, serve_run(ctx, &o.s));
 }

@@ -1,4 +1,5 @@
-/* cloob sweep: settings times seeds; cloob sweep --by method: the objectives with everything else equal. */
+/* cloob sweep: trains all combinations of settings and seeds; with --by method, compares the objectives with all other
+ * settings equal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,19 +28,20 @@ static const opt_set sets[] = { { .table = sweep_option_table, .into = &o }, OPT
 static sweep_axis axis[MAX_AXES];
 static const char *value[MAX_AXES][MAX_VALUES];
 
-/* Splits a copy of "lr=1e-3,5e-4", which is kept until the program ends. */
+/* Splits an axis such as "lr=1e-3,5e-4". Its copy is kept until the program ends. */
 static int read_axis(const command *self, const char *text, int at)
 {
-    if (at == MAX_AXES) return cli_usage(self, "--grid: %d options at most", MAX_AXES);
+    if (at == MAX_AXES) return cli_usage(self, "--grid: too many options; the limit is %d", MAX_AXES);
     char *copy = strdup(text), *rest = copy ? strchr(copy, '=') : NULL;
     if (!rest || rest == copy || !rest[1]) {
         free(copy);
-        return cli_usage(self, "--grid %s: write it as NAME=VALUE,VALUE", text);
+        return cli_usage(self, "--grid %s: invalid; use NAME=VALUE,VALUE", text);
     }
     *rest++ = '\0';
     axis[at] = (sweep_axis){ copy, value[at], 0 };
     for (char *one; (one = strsep(&rest, ","));) {
-        if (axis[at].values == MAX_VALUES) return cli_usage(self, "--grid %s: %d values at most", copy, MAX_VALUES);
+        if (axis[at].values == MAX_VALUES)
+            return cli_usage(self, "--grid %s: too many values; the limit is %d", copy, MAX_VALUES);
         value[at][axis[at].values++] = one;
     }
     for (char *c = copy; *c; c++)
@@ -58,7 +60,7 @@ static int read_part(const command *self)
     return -1;
 }
 
-/* The tables, or JSON; of a comparison the JSON contains its table. */
+/* Prints the tables, or JSON; the JSON of a comparison includes its table. */
 static cloob_status print_result(cloob_ctx *ctx, const sweep_summary *s)
 {
     char path[FILE_PATH], *table = NULL;
@@ -78,8 +80,8 @@ static cloob_status print_result(cloob_ctx *ctx, const sweep_summary *s)
     return CLOOB_OK;
 }
 
-/* --by method without a grid: the objectives, or those of --methods, whose words may also be joined by commas. The
- * words live as long as the program. */
+/* Sets the methods for --by method without a grid: all objectives, or those of --methods, as words or separated by
+ * commas. Their copies are kept until the program ends. */
 static int read_methods(const command *self)
 {
     sweep_options given = o;
@@ -124,9 +126,11 @@ static int run(const command *self, cloob_ctx *ctx)
     int code = cli_train_fill(self, ctx, preset, NULL, &o.train);
     if (code >= 0) return code;
     if (!opt_given("analyze")) o.train.analyze = analyze;
-    if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* checkpoints of hundreds of runs would fill disks */
+    if (!opt_given("save-frequency"))
+        o.train.save_frequency = 0; /* checkpoints of hundreds of runs would fill the
+                                                                   * disk */
     cloob_status status = run_sweep(ctx, &o, &s);
-    if (status == CLOOB_OK && s.rank == 0) status = print_result(ctx, &s); /* rank 0 reports for all */
+    if (status == CLOOB_OK && s.rank == 0) status = print_result(ctx, &s); /* only rank 0 reports */
     return cli_exit(self, ctx, status);
 }
 

@@ -1,4 +1,4 @@
-/* cloob synth: the synthetic image-text world. */
+/* cloob synth: writes the synthetic image-text data set. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* cloob tokenizer train|encode|decode. */
+/* cloob tokenizer: trains a vocabulary, encodes and decodes texts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static cloob_status texts_gather(cloob_ctx *ctx, texts *t)
     for (int64_t i = 1; i < opt_words.count; i++) texts_add(t, opt_words.item[i], strlen(opt_words.item[i]));
     for (char *at = t->buffer, *end = at + size; at < end;) {
         char *stop = memchr(at, '\n', (size_t)(end - at));
-        if (!stop) stop = end; /* the buffer's own zero */
+        if (!stop) stop = end; /* the last line may end without a newline */
         *stop = '\0';
         texts_add(t, at, (size_t)(stop - at));
         at = stop + 1;
@@ -47,7 +47,7 @@ static cloob_status texts_gather(cloob_ctx *ctx, texts *t)
     return CLOOB_OK;
 }
 
-/* Ids given as one word each, as in `decode 320 1929`, are one text: joins them. */
+/* Joins ids given as separate words, as in `decode 320 1929`, to one text. */
 static void join_ids(texts *t)
 {
     sbuf all = { 0 };
@@ -57,7 +57,7 @@ static void join_ids(texts *t)
     t->item[0] = t->buffer = must(sbuf_detach(&all)), t->bytes[0] = strlen(t->buffer), t->count = 1;
 }
 
-/* ---- the three commands ---------------------------------------------------------------------------- */
+/* ---- train, encode, decode ------------------------------------------------------------------------- */
 
 static void print_ids(const int32_t *ids, int64_t n)
 {
@@ -90,7 +90,7 @@ static cloob_status encode_all(cloob_ctx *ctx, const cloob_tokenizer *t, const t
     return status;
 }
 
-/* Ids of one text: numbers with spaces, commas or brackets between. NULL when there is anything else. */
+/* Parses the ids of one text: numbers separated by spaces, commas or brackets. NULL: invalid. */
 static int32_t *parse_ids(const char *text, int64_t *n)
 {
     int32_t *ids = must(malloc((strlen(text) / 2 + 1) * sizeof *ids));

@@ -1,4 +1,4 @@
-/* cloob train. */
+/* cloob train: trains a model. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 static cloob_train_options o;
 static const char *preset, *settings, *log_to;
-static char *metrics; /* of the last evaluation */
+static char *metrics; /* metrics of the last evaluation, as JSON */
 
 static const opt_row rows[] = {
     CLI_PRESET_ROW(preset),
@@ -40,16 +40,15 @@ static void print_json(const cloob_train_summary *s)
 static FILE *sink;
 static bool sink_is_command;
 
-/* A command or a full disk does not end the run: it is reported once. Ctrl-C reaches the shell of a command as well,
- * which waits for the command and then ends with it. */
+/* Closes the destination of --log-to. A failing command or a full disk does not stop the run; it is reported once.
+ * Ctrl-C also interrupts the shell of a command, which is not reported. */
 static void close_sink(void)
 {
     if (!sink || sink == stdout) return;
     int status = sink_is_command ? pclose(sink) : fclose(sink);
     bool interrupted =
         sink_is_command && (WIFSIGNALED(status) ? WTERMSIG(status) == SIGINT : WEXITSTATUS(status) == 128 + SIGINT);
-    if (status && !interrupted)
-        fprintf(stderr, "warning: --log-to %s: it ended with an error; see its own messages\n", log_to);
+    if (status && !interrupted) fprintf(stderr, "warning: --log-to %s: the command failed; see its messages\n", log_to);
     sink = NULL;
 }
 
@@ -60,15 +59,15 @@ static void on_log(void *user, const char *line)
     if (at) {
         free(metrics);
         metrics = strdup(at + strlen("\"metrics\": "));
-        if (metrics) metrics[strlen(metrics) - 1] = '\0'; /* the event's own bracket */
+        if (metrics) metrics[strlen(metrics) - 1] = '\0'; /* remove the closing bracket of the event */
     }
     if (!sink || (fprintf(sink, "%s\n", line) > 0 && fflush(sink) == 0)) return;
-    fprintf(stderr, "warning: --log-to %s: cannot write (%s); no more is sent\n", log_to, strerror(errno));
+    fprintf(stderr, "warning: --log-to %s: cannot write (%s); logging to it stops\n", log_to, strerror(errno));
     close_sink();
     sink = NULL;
 }
 
-/* Events are those of rank 0, which alone opens it. */
+/* Opens the destination of --log-to, on rank 0 only. */
 static int open_sink(const command *self, cloob_ctx *ctx)
 {
     comm_env env;
@@ -77,7 +76,7 @@ static int open_sink(const command *self, cloob_ctx *ctx)
     sink_is_command = strncmp(log_to, "pipe:", 5) == 0;
     if (strcmp(log_to, "-") == 0) sink = stdout;
     else sink = sink_is_command ? popen(log_to + 5, "w") : fopen(log_to, "a");
-    if (sink_is_command) signal(SIGPIPE, SIG_IGN); /* a command that ends early is reported by on_log */
+    if (sink_is_command) signal(SIGPIPE, SIG_IGN); /* on_log reports a command that exits early */
     return sink ? -1 : cli_usage(self, "--log-to %s: %s", log_to, strerror(errno));
 }
 
@@ -90,7 +89,7 @@ static int run(const command *self, cloob_ctx *ctx)
     o.size = sizeof o;
     cloob_status status = cloob_train(ctx, &o, &s);
     close_sink();
-    bool report = status == CLOOB_OK && s.rank == 0; /* rank 0 reports for all */
+    bool report = status == CLOOB_OK && s.rank == 0; /* only rank 0 reports */
     if (report && common.json) print_json(&s);
     else if (report) printf("%s\n", s.checkpoint);
     return cli_exit(self, ctx, status);

@@ -1,4 +1,4 @@
-/* Shell completion from the option tables. */
+/* Generates shell completion from the option tables. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -7,13 +7,13 @@ static bool takes_value(const opt_entry *e) { return e->o.type != OPTION_FLAG; }
 
 static bool has_choices(const opt_entry *e) { return takes_value(e) && option_has_choices(&e->o); }
 
-/* "a|b|c" as "a b c" */
+/* Writes "a|b|c" as "a b c". */
 static void put_choices(FILE *out, const option_desc *o)
 {
     for (const char *c = o->values; *c; c++) fputc(*c == '|' ? ' ' : *c, out);
 }
 
-/* Inside single quotes. */
+/* Writes the text inside single quotes. */
 static void put_help(FILE *out, const char *help)
 {
     char shown[1024];
@@ -25,7 +25,7 @@ static void put_help(FILE *out, const char *help)
     }
 }
 
-/* Calls put for every option that help lists, of a command and of its parts. */
+/* Calls put for each option that help lists, for a command and its parts. */
 static void each_option(FILE *out, const command *top, void (*put)(FILE *out, const command *top, const opt_entry *e))
 {
     for (int i = -1; i < 0 || (top->parts && top->parts[i]); i++) {
@@ -76,13 +76,14 @@ static void write_bash(FILE *out)
           out);
 }
 
-/* ---- zsh: with bash's function ------------------------------------------------------------------- */
+/* ---- zsh: uses bash's function ----------------------------------------------------------------------- */
 
 static void write_zsh(FILE *out)
 {
     fputs("#compdef cloob\nautoload -U +X bashcompinit && bashcompinit\n", out);
     write_bash(out);
-    fputs("_bash_complete -o default -F _cloob\n", out); /* the first time zsh loads this file to complete a word */
+    fputs("_bash_complete -o default -F _cloob\n", out); /* needed for the first completion, for which zsh loads this
+                                                          * file */
 }
 
 /* ---- fish ---------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* cloob eval analysis: how evenly embeddings cover the sphere, and how similar matched pairs are. */
+/* cloob eval analysis: measures how evenly embeddings cover the sphere and how similar matched pairs are. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +76,7 @@ static void print_text(const embedding_analysis *a)
         char name[32];
         snprintf(name, sizeof name, "top-%lld unmatched", (long long)s->k);
         print_set(name, s);
-        if (s->k < s->asked) break; /* larger sets would give the same values */
+        if (s->k < s->asked) break; /* larger sets have the same values */
     }
 }
 
@@ -92,7 +92,7 @@ static void print_change(const embedding_analysis *a, const embedding_analysis *
 
 /* ---- separation ---------------------------------------------------------------------------------- */
 
-/* The well separated rows of both sides: lines, or objects of `w`. */
+/* Prints the number of well separated rows of both sides, as lines or as members of `w`. */
 static cloob_status put_separation(cloob_ctx *ctx, json_out *w)
 {
     static const char *const keys[] = { "image|x", "text|y" }, *const names[] = { "image", "text" };
@@ -116,7 +116,7 @@ static cloob_status put_separation(cloob_ctx *ctx, json_out *w)
     return status;
 }
 
-/* The analysis, with one more member where --scale-hopfield is given. */
+/* Prints the analysis, with an additional member if --scale-hopfield is given. */
 static cloob_status print_json(cloob_ctx *ctx, char *analysis)
 {
     json_out w = { .spaced = true };

@@ -1,4 +1,4 @@
-/* cloob eval probe: a linear classifier on fixed features. */
+/* cloob eval probe: trains a linear classifier on fixed features. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 static struct {
     cli_model model;
     cloob_eval_options eval;
-    opt_list trains, vals, tests, datas;   /* one of each for every split */
-    const char *train, *val, *test, *data; /* of the current split */
+    opt_list trains, vals, tests, datas;   /* one entry per split */
+    const char *train, *val, *test, *data; /* entries of the current split */
     const char *lambda, *refit, *out, *shots, *half, *ties;
     int64_t iterations, seeds, knn;
     double tolerance;
@@ -53,11 +53,11 @@ static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
 
 typedef struct input {
     embeddings_file *file;
-    embed_result made; /* the memory of an embedded data set */
+    embed_result made; /* memory of an embedded data set */
     cloob_split split;
 } input;
 
-/* A file of one split, or of several splits as train.x, train.y and so on. */
+/* Opens a file of one split, or of several splits as train.x, train.y and so on. */
 static cloob_status open_input(cloob_ctx *ctx, const char *path, const char *which, input *in)
 {
     char x[32], y[32];
@@ -89,7 +89,7 @@ static cloob_split split_of(const embed_result *e, int64_t begin, int64_t n, con
                           .classes = e->classes };
 }
 
-/* Moves every other row to the front: rows 0, 2, 4, ... train, rows 1, 3, 5, ... test. */
+/* Splits the rows: rows 0, 2, 4, ... (train) are moved before rows 1, 3, 5, ... (test). */
 static void part(embed_result *e)
 {
     int64_t n = e->rows, w = e->image_width, half = (n + 1) / 2;
@@ -104,7 +104,8 @@ static void part(embed_result *e)
     e->image = x, e->label = y;
 }
 
-/* The two parts: folders train and test (or val), the parts of a published set, or NULL: one set for both. */
+/* Finds the training and test data: folders train and test (or val), or the parts of a published set. *two false: there
+ * is only one set. */
 static cloob_status find_parts(cloob_ctx *ctx, cloob_data_options d[2], char path[2][4096], bool *two)
 {
     cloob_dataset *set;
@@ -157,9 +158,9 @@ static void print_text(const cloob_probe_result *r)
     printf("  test %.4f  mean per class %.4f\n", r->test_acc, r->test_mean_per_class);
 }
 
-/* ---- few shots, neighbours ----------------------------------------------------------------------- */
+/* ---- few-shot probes, nearest neighbours ----------------------------------------------------------- */
 
-/* "1,2,4" into numbers; 0: not a valid list. */
+/* Parses "1,2,4"; returns the number of values, 0: invalid. */
 static int64_t parse_shots(int64_t shots[FEW_SHOT_ROWS])
 {
     int64_t n = 0;
@@ -216,7 +217,7 @@ static cloob_status neighbours(cloob_ctx *ctx, const input *in)
 
 typedef struct split_result {
     double test_acc, test_mean_per_class;
-    char *json; /* NULL: not asked for */
+    char *json; /* NULL if not requested */
 } split_result;
 
 static cloob_status work(cloob_ctx *ctx, const cloob_probe_options *p, const input *in, split_result *out)

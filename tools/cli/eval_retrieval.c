@@ -1,4 +1,4 @@
-/* cloob eval retrieval: ranks of matching pairs. */
+/* cloob eval retrieval: ranks matching pairs. */
 #include <stdio.h>
 
 #include "cli/cli.h"

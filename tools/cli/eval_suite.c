@@ -1,4 +1,4 @@
-/* cloob eval suite: models on data sets in the layout of CLIP_benchmark; results as JSON and tables. */
+/* cloob eval suite: evaluates models on data sets in CLIP_benchmark's layout; writes results as JSON and tables. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ typedef struct session {
     suite_sets sets;
     benchmark_result *result;
     int64_t n;
-    int failed; /* data sets that could not be evaluated */
+    int failed; /* number of data sets that could not be evaluated */
 } session;
 
 /* ---- output -------------------------------------------------------------------------------------- */
@@ -69,10 +69,10 @@ static void print_result(const benchmark_result *r)
     for (int64_t i = 0; i < r->scores && i < SHOWN; i++) printf("  %s %.4f", r->score[i].name, r->score[i].value);
     if (r->scores > SHOWN) printf("  and %lld more", (long long)(r->scores - SHOWN));
     printf("\n");
-    if (r->bad) cli_print("", "%s: %lld images cannot be read and were left out", r->dataset, (long long)r->bad);
+    if (r->bad) cli_print("", "%s: skipped %lld images that cannot be read", r->dataset, (long long)r->bad);
 }
 
-/* Writes the text to a file of the folder, and frees it. */
+/* Writes a text to a file in the output folder, and frees it. */
 static bool write_text(const session *s, const char *name, char *text)
 {
     char path[FILE_PATH];
@@ -83,7 +83,8 @@ static bool write_text(const session *s, const char *name, char *text)
     return status == CLOOB_OK;
 }
 
-/* eval_results.jsonl of one model, eval_results_1.jsonl and so on of several, in the order of --checkpoint. */
+/* Writes eval_results.jsonl for one model, or eval_results_1.jsonl and so on for several, in the order of
+ * --checkpoint. */
 static bool write_datacomp(const session *s)
 {
     int written = 0;
@@ -113,7 +114,7 @@ static int finish(const session *s)
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
-/* Reuses a finished result of the same weights, but not of a file that has changed since. */
+/* Reads a finished result if it was made with the same weights. */
 static bool take_finished(session *s, const char *path, const benchmark_result *wanted, benchmark_result *out)
 {
     if (o.again || access(path, F_OK) != 0) return false;
@@ -125,7 +126,7 @@ static bool take_finished(session *s, const char *path, const benchmark_result *
         if (!common.quiet) cli_print("", "%s: read from %s", out->dataset, path);
         return true;
     }
-    cli_print("", "%s: its weights have changed; evaluated again", path);
+    cli_print("", "%s: the weights have changed; evaluating again", path);
     benchmark_release(out);
     return false;
 }
@@ -153,7 +154,7 @@ static cloob_status evaluate(session *s, cloob_model *m, const char *folder, con
     return CLOOB_OK;
 }
 
-/* A failing data set is reported; the others continue. */
+/* Evaluates all tasks of a data set. A failure is reported, and the other tasks continue. */
 static void each_task(session *s, cloob_model *m, const char *folder)
 {
     benchmark_options how;

@@ -1,4 +1,4 @@
-/* cloob eval zeroshot: accuracy on images whose classes are named in words. */
+/* cloob eval zeroshot: measures accuracy on images whose classes are given by names. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,9 +41,9 @@ static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .r
 typedef struct session {
     cloob_ctx *ctx;
     cloob_model *model;
-    prompts prompts; /* no sets: none were given */
+    prompts prompts; /* empty if --prompts is not given */
     cloob_zeroshot_options z;
-    cloob_zeroshot_result *result; /* one per source */
+    cloob_zeroshot_result *result; /* (sources) */
 } session;
 
 /* "dir/classes/object/" -> "object" */
@@ -74,8 +74,9 @@ static cloob_status run_source(session *s, const char *source, cloob_zeroshot_re
 
 /* ---- known sets ---------------------------------------------------------------------------------- */
 
-/* Accuracies of a part of a published set, or of other classes, are not comparable with published ones. ImageNet's
- * prompts are used for other sets, too, so ImageNet is recognised by its folder only. */
+/* Warns if the number of classes or images differs from the published data set of this name, because accuracies are
+ * then not comparable. ImageNet's prompts are also used for other sets, so ImageNet is only recognised by its
+ * folder. */
 static void compare_counts(const session *s, const char *source, const cloob_zeroshot_result *r)
 {
     const data_set *k = data_set_find(source);
@@ -92,7 +93,7 @@ static void compare_counts(const session *s, const char *source, const cloob_zer
 
 /* ---- averages ------------------------------------------------------------------------------------ */
 
-/* The unweighted mean over sources, as the paper averages data sets; counts are sums. */
+/* The unweighted mean over data sets, as in the paper; counts are added. */
 static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int64_t count)
 {
     cloob_zeroshot_result mean = { 0 };
@@ -181,7 +182,7 @@ static void print_text(const session *s)
     print_line("average", &mean);
 }
 
-/* The members of one source. */
+/* Writes the JSON members for one data set. */
 static void put_source(const session *s, int i)
 {
     const cloob_zeroshot_result *r = &s->result[i];
@@ -191,7 +192,7 @@ static void put_source(const session *s, int i)
     json_out_open("classes", '[');
     for (int64_t k = 0; k < r->classes; k++) {
         const cloob_zeroshot_class *row = &r->row[k];
-        double n = row->n ? (double)row->n : NAN; /* a class without images has no accuracy: null */
+        double n = row->n ? (double)row->n : NAN; /* NaN becomes null: a class without images has no accuracy */
         json_out_object(NULL, J_OF(row, name), J_OF(row, n), J_NUMBER("top1", (double)row->hit1 / n, 10),
                         J_NUMBER("top5", (double)row->hit5 / n, 10));
     }

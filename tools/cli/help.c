@@ -1,4 +1,4 @@
-/* Help from the option tables. */
+/* Prints help from the option tables. */
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -8,17 +8,17 @@
 
 enum { LEFT = 36, NARROWEST = 60, WIDEST = 118 };
 
-/* The last column to use. */
+/* The last column used for text. */
 static int right_edge(void)
 {
     int columns = progress_columns(STDOUT_FILENO);
     return columns <= NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : columns - 1;
 }
 
-/* True at a line end inside a paragraph: neither a blank nor an indented line follows. */
+/* Whether a newline is inside a paragraph: followed by neither an empty line nor an indented line. */
 static bool is_soft_break(const char *at) { return at[0] == '\n' && at[1] && !strchr(" \n", at[1]); }
 
-/* Words of a paragraph from column `at` on, wrapped to column `left`; returns what follows the paragraph. */
+/* Prints the words of a paragraph, starting at column `at`, wrapped to column `left`; returns the text after it. */
 static const char *put_wrapped(const char *text, int at, int left)
 {
     int right = right_edge();
@@ -33,8 +33,8 @@ static const char *put_wrapped(const char *text, int at, int left)
     return text;
 }
 
-/* The position at which a command wider than `width` is broken: at the last blank outside quotes, preferably before an
- * option. 0: none. */
+/* Where to break a command that is wider than `width`: the last space outside quotes, preferably before an option; 0:
+ * nowhere. */
 static size_t last_break(const char *text, size_t n, size_t width)
 {
     size_t blank = 0, option = 0;
@@ -46,7 +46,7 @@ static size_t last_break(const char *text, size_t n, size_t width)
     return option ? option : blank;
 }
 
-/* A command to copy: breaks a line too long for the terminal after a backslash. */
+/* Prints a command that can be copied: a line too long for the terminal is broken after a backslash. */
 static void put_command(const char *text, size_t n)
 {
     size_t indent = strspn(text, " "), right = (size_t)right_edge();
@@ -61,7 +61,7 @@ static void put_command(const char *text, size_t n)
     printf("%.*s", (int)n, text);
 }
 
-/* Paragraphs are wrapped to the terminal, and so are indented lines, which are commands to copy. */
+/* Prints paragraphs wrapped to the terminal, and indented lines as commands. */
 static void print_details(const char *text)
 {
     while (*text) {
@@ -75,7 +75,7 @@ static void print_details(const char *text)
     }
 }
 
-/* An option and its choices, which continue after a | where they do not fit; returns the column reached. */
+/* Prints an option and its choices, broken after | if too long; returns the column after it. */
 static int put_option(const char *text)
 {
     size_t width = (size_t)right_edge() - 2;
@@ -114,7 +114,7 @@ static void print_summary(const command *c)
     char summary[256], way[512];
     const char *usage = c->usage ? c->usage : "", *first = "usage:";
     for (const char *end; first || *usage;
-         usage = end ? end + 3 : "", first = NULL) { /* one line for each way to call it */
+         usage = end ? end + 3 : "", first = NULL) { /* one line per form of the command */
         end = strstr(usage, " | ");
         snprintf(way, sizeof way, "%.*s", end ? (int)(end - usage) : (int)strlen(usage), usage);
         int at = printf("%6s cloob %s%s", first ? first : "or:", c->name, *way ? " " : "");
@@ -171,7 +171,8 @@ static bool contains(const char *text, const char *word)
     return false;
 }
 
-/* The options of a command and of its parts whose name or description contains the word; returns their number. */
+/* Prints the options of a command and of its parts whose name or description contains the word; returns their
+ * number. */
 static int print_matches(const command *c, const char *word)
 {
     char flag[48];

@@ -1,4 +1,4 @@
-/* cloob info DATASET. */
+/* cloob info DATASET: describes a data set. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "data/sets/dataset.h"
 #include "io/image/image_list.h"
 
-/* Tried last: opens anything else as a data set, whose error gives the reason. */
+/* Matches everything, so it is tried last: the error of opening a data set gives the reason. */
 static bool matches(const char *what)
 {
     (void)what;
@@ -88,7 +88,7 @@ static void print_json(const char *what, const cloob_dataset *d, const data_info
     json_out_close();
 }
 
-/* ---- a folder with nothing to describe -------------------------------------------------------------------- */
+/* ---- a folder that cannot be described -------------------------------------------------------------------- */
 
 static bool is_foreign(cloob_ctx *ctx, const char *what)
 {
@@ -98,11 +98,11 @@ static bool is_foreign(cloob_ctx *ctx, const char *what)
     snprintf(why, sizeof why, "%s", cloob_error(ctx));
     bool foreign = image_list_find(ctx, &images, &what, 1) == CLOOB_OK && images.count == 0;
     image_list_release(&images);
-    if (!foreign) ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s", why); /* the data set's reason */
+    if (!foreign) ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s", why); /* restore the data set's error */
     return foreign;
 }
 
-/* A file or a run inside the folder that can be described. */
+/* Finds a file or run inside the folder that can be described. */
 static bool find_inside(const char *folder, char *path, size_t size)
 {
     static const char *const ends[] = { ".safetensors", ".pt", ".csv", ".tsv", ".tar" };

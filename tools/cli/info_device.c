@@ -1,4 +1,5 @@
-/* cloob info device: devices, parts of this build, cache folder. cloob doctor prints the same, then runs its tests. */
+/* cloob info device: describes devices, parts of this build and the cache folder. cloob doctor prints the same and then
+ * runs its tests. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static void print_why_no_gpu(cloob_ctx *ctx)
     printf("  no GPU     %s\n", why);
 }
 
-/* Available libraries first; each is loaded to check that it has the required functions. */
+/* Lists the optional libraries, available ones first. Each is loaded to check that it has the required functions. */
 static void print_libraries(void)
 {
     printf("\nlibraries loaded on first use\n");

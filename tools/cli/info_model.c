@@ -1,5 +1,5 @@
-/* cloob info MODEL: a known model or a configuration file, without weights. cloob info FILE: weights in any known
- * format, or a file of embeddings. */
+/* cloob info MODEL: describes a model or configuration file without weights. cloob info FILE: describes weights in any
+ * known format, or a file of embeddings. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 /* ---- models without weights -------------------------------------------------------------------------- */
 
-/* A file or folder of that name comes first. */
+/* Whether the argument is a model's name or a configuration; an existing file or folder of that name has priority. */
 static bool matches_model(const char *what)
 {
     return (text_ends_with(what, ".json") && file_exists(what)) || (!file_exists(what) && model_config_known(what));
@@ -99,7 +99,7 @@ const info_kind info_model = { matches_model, describe_model };
 
 /* ---- files ------------------------------------------------------------------------------------------- */
 
-/* A folder is recognised by the configuration in it. */
+/* Whether a folder contains a file; model folders are recognised by their configuration. */
 static bool holds(const char *dir, const char *name)
 {
     char path[4096];
@@ -107,9 +107,9 @@ static bool holds(const char *dir, const char *name)
     return file_exists(path);
 }
 
-static const char in_run[] = "checkpoints/latest.safetensors"; /* a folder of cloob train */
+static const char in_run[] = "checkpoints/latest.safetensors"; /* in a folder of cloob train */
 
-/* Some data sets are .bin files too; torch's begin as a zip file or as a pickle of protocol 2. */
+/* Some data sets are also .bin files; torch's start like a zip file or a pickle of protocol 2. */
 static bool begins_as_torch(const char *path)
 {
     unsigned char head[4] = { 0 };
@@ -142,7 +142,7 @@ static void print_matrix(cloob_ctx *ctx, embeddings_file *e, const char *name)
     json_out_close();
 }
 
-/* A safetensors file with the matrices that cloob embed writes; false: it is something else. */
+/* Describes a safetensors file with the matrices of cloob embed; false: it has none. */
 static bool print_embeddings(cloob_ctx *ctx, const char *what)
 {
     static const char *const names[] = { "image", "text", "x", "y", "U", "V" };
@@ -194,16 +194,16 @@ static int describe(const command *self, cloob_ctx *ctx, const char *what, const
     char path[4096];
     (void)o;
     if (print_embeddings(ctx, what)) return 0;
-    /* weights in cloob's format, in the folder of a run or under a hub's file name */
+    /* weights in cloob's format, in the folder of a run or under the file name used by hubs */
     bool run = holds(what, in_run), own = !run && holds(what, "model.safetensors") && !holds(what, "config.json");
     snprintf(path, sizeof path, "%s/%s", what, run ? in_run : "model.safetensors");
     if (run || own) what = path;
     cloob_convert_options_init(&options);
-    options.drop_unexpected = true; /* they are listed */
+    options.drop_unexpected = true; /* unexpected tensors are listed in the report */
     cloob_status status = cloob_weights_describe(ctx, what, &options, &r);
     bool stored = false;
     if (status == CLOOB_OK && strcmp(r.names, "cloob") == 0) status = cloob_weights_verify(ctx, what, &stored);
-    const char *checksum = stored ? "ok" : "none"; /* a wrong checksum is a failure */
+    const char *checksum = stored ? "ok" : "none"; /* a wrong checksum would have failed */
     if (status == CLOOB_OK && common.json) print_json_weights(what, &r, checksum);
     else if (status == CLOOB_OK) print_weights(what, &r, checksum);
     cloob_convert_report_release(&r);

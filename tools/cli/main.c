@@ -1,4 +1,4 @@
-/* The program: the table of commands, version, help, signals. */
+/* The program: table of commands, version, help, signals. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -16,7 +16,7 @@ const command *const commands[] = {
     NULL,
 };
 
-/* ---- commands that consist of parts --------------------------------------------------------------- */
+/* ---- commands with subcommands ---------------------------------------------------------------------- */
 
 static const command *const evals[] = {
     &eval_zeroshot, &eval_retrieval, &eval_probe, &eval_analysis, &eval_suite, NULL
@@ -76,7 +76,7 @@ static const command cmd_help = {
                "  cloob help --completion bash > cloob.bash",
 };
 
-/* A command, or a part by its full name ("eval zeroshot"). */
+/* Finds a command, or a subcommand by its full name ("eval zeroshot"). */
 static const command *find_command(const char *name)
 {
     for (int i = 0; commands[i]; i++) {
@@ -136,10 +136,10 @@ static const char *former_words(int argc, char **argv)
     return NULL;
 }
 
-enum { MAX_NAME = 4 }; /* words that replace a former name */
+enum { MAX_NAME = 4 }; /* the largest number of words that replace a former name */
 
-/* Space for the words of a command line, for help and for a former name. Options point to the words, so they are kept
- * until the process ends. */
+/* Allocates an argument vector for a modified command line. It is kept until the process ends, because options point to
+ * its words. */
 static char **new_line(int count)
 {
     static char **made[2];
@@ -162,7 +162,7 @@ static int run_line(int argc, char **argv)
     return c ? command_run(c, argc, argv) : unknown_command(argv[0]);
 }
 
-/* `help COMMAND [PART] [--all] [--match WORD]` is `COMMAND [PART] --help [--all] [--match WORD]`. */
+/* Runs `help COMMAND [PART] [--all] [--match WORD]` as `COMMAND [PART] --help [--all] [--match WORD]`. */
 static int help(int argc, char **argv)
 {
     static char flag[] = "--help";
@@ -183,7 +183,8 @@ static int help(int argc, char **argv)
     return run_line(argc + 1, line);
 }
 
-/* cloob help --man COMMAND, --man-all FOLDER for make install, --completion SHELL. */
+/* Writes a man page (--man COMMAND), all man pages (--man-all FOLDER, for make install) or a completion script
+ * (--completion SHELL). */
 static int write_out(const char *which, const char *word)
 {
     if (strcmp(which, "--man-all") == 0) return man_write_all(word);
@@ -200,7 +201,7 @@ static int write_out(const char *which, const char *word)
 
 enum { INTERRUPTED = 130 }; /* the exit code that a shell expects after Ctrl-C */
 
-/* Ctrl-C in commands without work to save; the others call cli_stop_on_signals. */
+/* Handles Ctrl-C in commands that have no work to save; the others call cli_stop_on_signals. */
 static void on_interrupt(int number)
 {
     static const char text[] = "\r\033[Kcloob: interrupted\n", plain[] = "cloob: interrupted\n";
@@ -222,7 +223,7 @@ cloob_ctx *cli_context(cloob_log_level least)
 {
     cloob_ctx_options o;
     cloob_ctx_options_init(&o);
-    o.threads = common.threads < INT_MAX ? (int)common.threads : INT_MAX; /* the library limits it */
+    o.threads = common.threads < INT_MAX ? (int)common.threads : INT_MAX; /* limited by the library */
     o.log = log_to_stderr;
     o.log_level = common.quiet ? CLOOB_LOG_WARN : least;
     o.progress = progress_show;
@@ -241,7 +242,7 @@ int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s)
 
 int cli_exit(const command *c, const cloob_ctx *ctx, cloob_status s) { return s == CLOOB_OK ? 0 : cli_fail(c, ctx, s); }
 
-/* Results that could not be written (a full disk, a closed stdout) are a failure, whatever the command returned. */
+/* Fails if a result could not be written (full disk, closed stdout), whatever the command returned. */
 static int finish(int code)
 {
     progress_end();
@@ -277,8 +278,8 @@ static int run(int argc, char **argv)
 
 /* ---- environment for libraries, and crashes under a memory limit --------------------- */
 
-/* OpenMP's threads spin for a long time while they wait, which starves image readers and other programs on shared
- * cores. The setting is read when the library is loaded, on first use. */
+/* OpenMP's threads busy-wait for a long time, which takes cores from image readers and other programs. The library
+ * reads this setting when it is loaded, on first use. */
 static void set_environment(void)
 {
     if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "2000", 0);
@@ -297,8 +298,8 @@ static bool memory_is_limited(void)
            data.rlim_cur != RLIM_INFINITY;
 }
 
-/* Reports crashes of libraries that do not check the result of malloc. Installed only under a memory limit, because
- * otherwise a crash should dump core. */
+/* Reports crashes of libraries that do not check the result of malloc. Only installed under a memory limit; otherwise a
+ * crash should dump core. */
 static void on_crash(int number)
 {
     (void)number;
@@ -315,7 +316,7 @@ static void catch_crashes(void)
     stack_t own = { .ss_sp = stack, .ss_size = sizeof stack };
     struct sigaction action = { .sa_handler = on_crash, .sa_flags = SA_ONSTACK };
     if (!memory_is_limited()) return;
-    sigaltstack(&own, NULL); /* the main thread's stack; other threads have enough left */
+    sigaltstack(&own, NULL); /* for the main thread; other threads have enough stack left */
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
     sigaction(SIGABRT, &action, NULL);
@@ -326,6 +327,6 @@ int main(int argc, char **argv)
     set_environment();
     catch_crashes();
     signal(SIGINT, on_interrupt);
-    signal(SIGXFSZ, SIG_IGN); /* a file beyond ulimit -f is a write error, with its line, not a kill */
+    signal(SIGXFSZ, SIG_IGN); /* exceeding ulimit -f then gives a write error instead of killing the process */
     return finish(run(argc, argv));
 }

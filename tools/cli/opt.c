@@ -1,4 +1,4 @@
-/* The options of a command as one list, and the command line that sets them. */
+/* Combines the options of a command into one list, and parses the command line. */
 #include "cli/cli.h"
 
 #include <stdarg.h>
@@ -26,7 +26,7 @@ static const opt_row common_rows[] = {
     OPT_END,
 };
 
-/* Formats a message. */
+/* Formats a message into `text`. */
 #define MESSAGE(text, format)                                                                                          \
     char text[4096];                                                                                                   \
     va_list args;                                                                                                      \
@@ -62,7 +62,7 @@ enum { MAX_ENTRIES = 256 };
 static opt_entry entries[MAX_ENTRIES];
 static int entry_count;
 
-/* By name or alias; with `fields`, also by the member of the library's struct. */
+/* Finds an option by name or alias; with `fields`, also by the member of the library's struct. */
 static opt_entry *find_by(const char *name, size_t n, bool fields)
 {
     char word[64];
@@ -88,15 +88,16 @@ static char *dashed(const char *name, char *out, size_t size)
 
 static void add(const option_desc *o, void *into, opt_list *list, int flags)
 {
-    if (entry_count == MAX_ENTRIES || find(o->name, strlen(o->name))) return; /* a command's own row overrides it */
+    /* a command's own row replaces that of a set */
+    if (entry_count == MAX_ENTRIES || find(o->name, strlen(o->name))) return;
     opt_entry *e = &entries[entry_count++];
     *e = (opt_entry){ .o = *o, .into = into, .list = list, .flags = flags };
     dashed(o->name, e->flag, sizeof e->flag);
-    if (strcmp(e->flag, "batch-size") == 0) e->o.alias = "batch"; /* its name in earlier versions of some commands */
-    if (strcmp(e->flag, "checkpoint") == 0) e->o.alias = "model"; /* its name in other programs */
+    if (strcmp(e->flag, "batch-size") == 0) e->o.alias = "batch"; /* former name in some commands */
+    if (strcmp(e->flag, "checkpoint") == 0) e->o.alias = "model"; /* name in other programs */
 }
 
-/* A command's own row in the form of the library's tables. */
+/* Adds a command's own row, converted to the form of the library's tables. */
 static void add_row(const opt_row *r, const char *group, int flags)
 {
     static const option_type type[] = { OPTION_FLAG, OPTION_INT, OPTION_NUMBER, OPTION_STRING, OPTION_LIST };
@@ -161,7 +162,8 @@ bool opt_given(const char *name)
     return e && e->given;
 }
 
-/* The flag of `field`. Messages about runs (cloob compare) also name options of cloob train. NULL: none. */
+/* The flag of a `field` of cloob train, whose options are also named in messages about runs (cloob compare). NULL:
+ * none. */
 static const char *train_option(const char *name, size_t length)
 {
     char word[64];
@@ -195,15 +197,15 @@ void opt_with_flags(const char *text, char *out, size_t size)
 
 /* ---- values -------------------------------------------------------------------------------------- */
 
-/* Words are kept until the process ends; lists stay reachable from entries and opt_words, so leak checkers do not
- * report them. */
+/* Appends a word. Words are kept until the process ends; lists stay reachable from entries and opt_words, so leak
+ * checkers do not report them. */
 void opt_list_add(opt_list *l, const char *word)
 {
     l->item = must(realloc(l->item, (size_t)(l->count + 1) * sizeof *l->item));
     l->item[l->count++] = word;
 }
 
-/* Names in other programs. In training fp16 becomes bf16, which needs no loss scaling. */
+/* Option names of other programs. In training fp16 becomes bf16, which needs no loss scaling. */
 static const struct {
     const char *word, *meant;
 } of_other_programs[] = {
@@ -238,7 +240,7 @@ static const char *meant_word(const char *word)
     return NULL;
 }
 
-/* The choice that a value from another program means, or NULL. */
+/* Translates a value from another program; NULL: unknown. */
 static const char *meant_value(const opt_entry *e, const char *text)
 {
     const char *meant = option_has_choices(&e->o) ? meant_word(text) : NULL;
@@ -288,7 +290,7 @@ int opt_distance(const char *a, const char *b)
     return row[n];
 }
 
-/* Distance of a mistyped word from a flag: the letters to change, or 2 at most when one is a prefix of the other. */
+/* Distance of a mistyped word from a flag: the edit distance, or at most 2 if one is a prefix of the other. */
 static int flag_distance(const char *word, const char *flag)
 {
     enum { WORTH = 4 }; /* shortest prefix that gives a hint */
@@ -314,7 +316,7 @@ static int unknown(const command *c, const char *word)
 
 static bool is_option(const char *word) { return strncmp(word, "--", 2) == 0 && word[2]; }
 
-/* "-n" where the command has an option of one letter, --n. */
+/* Whether the word is a short option such as "-n", which stands for the one-letter option --n of the command. */
 static bool is_letter(const char *word)
 {
     return word[0] == '-' && word[1] && word[1] != '-' && !word[2] && find(word + 1, 1);
@@ -325,7 +327,7 @@ static bool takes_more(int argc, char **argv, int i)
     return i < argc && !is_option(argv[i]) && strcmp(argv[i], "--") != 0;
 }
 
-/* Several numbers, as one word with commas or as several words. */
+/* Parses several numbers, given as one word with commas or as several words. */
 static int parse_numbers(const command *c, const opt_entry *e, int argc, char **argv, int *i)
 {
     char text[256];
@@ -347,7 +349,7 @@ static int parse_value(const command *c, const opt_entry *e, int argc, char **ar
     return code;
 }
 
-/* One --option at argv[*i]; moves *i past what it used. */
+/* Parses the option at argv[*i], and moves *i behind its value. */
 static int parse_option(const command *c, int argc, char **argv, int *i)
 {
     const char *word = argv[(*i)++], *name = word + (word[1] == '-' ? 2 : 1), *equals = strchr(name, '=');
@@ -375,7 +377,7 @@ static int check_required(const command *c)
     return -1;
 }
 
-/* An invalid device is wrong usage, even in a command that computes nothing. */
+/* An invalid device is wrong usage, even in a command that does not compute. */
 static int check_device(const command *c)
 {
     const opt_entry *e = find("device", 6);
@@ -386,14 +388,14 @@ static int check_device(const command *c)
     return cli_usage(c, "--device %s: choose auto, cpu, cuda, cuda:N or ref", name);
 }
 
-/* A word that belongs to no option: the data of a command that names it with an option. */
+/* Reports a positional word in a command that takes none; it is probably the value of an option. */
 static int refuse_word(const command *c, const char *word)
 {
     if (c->stray[0] != '-') return cli_usage(c, "%s: %s", word, c->stray);
     return cli_usage(c, "%s: unexpected argument; did you mean %s %s?", word, c->stray, word);
 }
 
-/* Sets defaults, parses argv[1..]; -1, or the exit code to end with. */
+/* Sets defaults and parses argv[1..]. Returns -1, or the exit code. */
 static int parse(const command *c, int argc, char **argv)
 {
     int count;
@@ -418,7 +420,7 @@ static int parse(const command *c, int argc, char **argv)
 
 cloob_status opt_model_path(cloob_ctx *ctx, const char **word)
 {
-    static opt_list paths; /* kept until the process ends, as words are */
+    static opt_list paths; /* kept until the process ends */
     char path[HUB_PATH];
     CLOOB_TRY(cloob_hub_path(ctx, *word, true, path, sizeof path));
     if (strcmp(path, *word) == 0) return CLOOB_OK;
@@ -426,7 +428,8 @@ cloob_status opt_model_path(cloob_ctx *ctx, const char **word)
     return CLOOB_OK;
 }
 
-/* Options that take weights have the value M: a name becomes a path, after a download where the cache lacks it. */
+/* Replaces names of models by paths, in all options with the placeholder M; downloads models that are not in the
+ * cache. */
 static cloob_status find_models(cloob_ctx *ctx)
 {
     for (int i = 0; i < entry_count; i++) {
@@ -438,7 +441,7 @@ static cloob_status find_models(cloob_ctx *ctx)
     return CLOOB_OK;
 }
 
-/* Error: a command with subcommands was called without one. */
+/* Reports a missing or unknown subcommand. */
 static int choose_part(const command *c)
 {
     char names[256] = "";
@@ -451,7 +454,7 @@ static int choose_part(const command *c)
 
 int command_run(const command *c, int argc, char **argv)
 {
-    size_t prefix = strlen(c->name) + 1; /* a part is called "bench data" */
+    size_t prefix = strlen(c->name) + 1; /* the name of a subcommand includes the command: "bench data" */
     for (int i = 0; argc > 1 && c->parts && c->parts[i]; i++)
         if (strcmp(c->parts[i]->name + prefix, argv[1]) == 0) return command_run(c->parts[i], argc - 1, argv + 1);
     int code = parse(c, argc, argv);

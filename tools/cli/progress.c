@@ -1,4 +1,4 @@
-/* One line, redrawn at most ten times a second. */
+/* The progress line, redrawn at most ten times per second. */
 #include "cli/cli.h"
 
 #include <limits.h>
@@ -13,20 +13,21 @@
 #include "core/text.h"
 
 #define REDRAW_SECONDS 0.1
-#define PLAIN_SECONDS  10.0 /* between lines where stderr is not a terminal */
-#define PLAIN_FIRST    1.0  /* before the first line: short work prints nothing */
-#define RATE_SECONDS   5.0  /* the time over which the rate is averaged */
+#define PLAIN_SECONDS  10.0 /* interval of lines if stderr is not a terminal */
+#define PLAIN_FIRST    1.0  /* delay of the first such line, so that short tasks print nothing */
+#define RATE_SECONDS   5.0  /* time constant of the averaged rate */
 
 enum { LINE_BYTES = 1024, MIN_WIDTH = 20, MAX_BAR = 30, PLAIN_WIDTH = 80 };
 
 typedef enum mode { SILENT, PLAIN, REDRAWN } mode;
 
-/* Progress of the current task. */
+/* State of the current task. */
 typedef struct shown {
     char task[64], line[LINE_BYTES];
-    double began, drawn;        /* of this task; of the last drawing; 0: never */
-    double mark_time, rate;     /* units per second, smoothed */
-    int64_t mark_done, started; /* `done` at the last mark; at the first report (a resumed run begins in the middle) */
+    double began, drawn;        /* start of the task and time of the last drawing; 0: never */
+    double mark_time, rate;     /* time of the last update of the rate; units per second, smoothed */
+    int64_t mark_done, started; /* `done` at the last update of the rate, and at the first report (a resumed run does
+                                 * not start at 0) */
     bool visible;
 } shown;
 
@@ -42,7 +43,7 @@ const char *progress_name(const char *name)
     snprintf(clean, sizeof clean, "%s", name);
     for (unsigned char *c = (unsigned char *)clean; *c; c++) {
         if (*c < ' ' || *c == 0x7f) *c = '?';
-        if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) c[0] = c[1] = '?'; /* the controls above ASCII */
+        if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) c[0] = c[1] = '?'; /* C1 control characters */
     }
     return clean;
 }
@@ -106,7 +107,7 @@ static void put_bar(char *out, size_t size, double share, int width)
     if (colour) snprintf(out + at, size - at, "\033[0m");
 }
 
-/* Amount done and total: "3,720/6,000", "12.5/605.2 MB". */
+/* Formats the amount done and the total: "3,720/6,000", "12.5/605.2 MB". */
 static void put_amount(char *out, size_t size, const cloob_progress *p, bool bytes)
 {
     char done[32], total[32];
@@ -116,8 +117,8 @@ static void put_amount(char *out, size_t size, const cloob_progress *p, bool byt
     else snprintf(out, size, "%s %s", text_grouped(done, p->done), p->unit);
 }
 
-/* The text around the bar: the task on the left, the numbers on the right, most important first; the last ones are
- * dropped until the line fits. Returns the number of columns. */
+/* Formats the text around the bar: the task on the left, numbers on the right, most important first. Numbers are
+ * dropped from the end until the line fits. Returns the number of columns. */
 static int put_numbers(char *out, size_t size, const cloob_progress *p, const shown *s, int columns)
 {
     char part[5][96] = { "", "", "", "", "" };
@@ -218,7 +219,8 @@ void progress_show(void *user, const cloob_progress *p)
     pthread_mutex_unlock(&lock);
 }
 
-/* The rest of a line, from column `at` on. On a terminal, what does not fit continues at a blank, two columns in. */
+/* Prints the rest of a line from column `at`. On a terminal, a long line continues on the next one, indented by two
+ * columns. */
 static void put_line(const char *line, int at)
 {
     enum { INDENT = 2 };

@@ -1,4 +1,4 @@
-/* Options that several commands share: data sets, models, training. */
+/* Options shared by several commands: data sets, models, training. */
 #include "cli/cli.h"
 #include "train/settings.h"
 #include "data/sets/dataset.h"
@@ -18,7 +18,7 @@
 
 #include "core/text.h"
 
-/* Appends the rows of another table, whose struct is at offset `base`. */
+/* Appends the rows of a table whose struct is at offset `base`. */
 static int64_t append(option_desc *to, const option_desc *from, int64_t n, size_t base)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -96,7 +96,7 @@ static volatile sig_atomic_t asked;
 
 static void on_signal(int number)
 {
-    if (asked) { /* a second signal exits at once; the last file written is complete */
+    if (asked) { /* a second signal exits immediately; files are written atomically */
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -115,12 +115,12 @@ void cli_stop_on_signals(void)
     signal(SIGTERM, on_signal);
 }
 
-/* ---- a preset, then the flags given ----------------------------------------------------------------- */
+/* ---- presets and settings ---------------------------------------------------------------------------- */
 
-/* Flags on the command line override the file of settings, which overrides the preset; defaults do not. */
+/* Flags override the file of settings, which overrides the preset, which overrides defaults. */
 static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const char *preset, const char *settings)
 {
-    static run_settings *file; /* its strings live as long as the process */
+    static run_settings *file; /* its strings are kept until the process ends */
     int64_t n;
     const option_desc *table = train_option_table(&n);
     cloob_train_options typed = *o;
@@ -134,7 +134,7 @@ static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const c
     return status;
 }
 
-/* `--resume NAME`: the run's settings, then the flags given. They live as long as the process. */
+/* `--resume NAME`: reads the run's settings, then applies flags. The settings are kept until the process ends. */
 static cloob_status apply_resume(cloob_ctx *ctx, cloob_train_options *o)
 {
     static run_settings *run;
@@ -150,28 +150,28 @@ static cloob_status apply_resume(cloob_ctx *ctx, cloob_train_options *o)
     return CLOOB_OK;
 }
 
-/* CUDA puts all streams of a process into 8 queues of the GPU, where the short copies of a decoder wait behind the
- * training step's kernels. It reads this setting when the GPU is opened; 32 is the maximum, and opening takes a
- * third of a second longer with it. */
+/* CUDA maps all streams of a process to 8 hardware queues, in which the short copies of a decoder wait behind the
+ * training step's kernels. The setting is read when the GPU is opened; 32 is the maximum, and makes opening a third of
+ * a second slower. */
 static void request_gpu_queues(const cloob_train_options *o)
 {
     if (strcmp(o->image_decoder, "cpu") != 0) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
-/* The presets with the paper's settings; `small` and `finetune` are cloob's own. */
+/* Whether a preset has the paper's settings; `small` and `finetune` are cloob's own. */
 static bool is_of_paper(const char *preset) { return strcmp(preset, "small") != 0 && strcmp(preset, "finetune") != 0; }
 
-/* The paper's presets use CLIP's vocabulary if this machine has it, but not with a settings file, which is applied
+/* The paper's presets use CLIP's vocabulary if it is on this machine, but not with a settings file, which is applied
  * unchanged, or --vocab-size, which trains a vocabulary. */
 static cloob_status find_vocab(cloob_ctx *ctx, bool search, cloob_train_options *o)
 {
-    static char path[1024]; /* the options point to it */
+    static char path[1024]; /* referenced by the options */
     tokenizer *found = NULL;
     if (search) CLOOB_TRY(tokenizer_find_clip(ctx, &found, path, sizeof path));
     if (found) o->vocab = path;
     cloob_tokenizer_close(found);
     if (common.quiet) return CLOOB_OK;
-    if (o->vocab) fprintf(stderr, "note: CLIP's vocabulary is read from %s\n", path);
+    if (o->vocab) fprintf(stderr, "note: using CLIP's vocabulary from %s\n", path);
     else
         fprintf(
             stderr,
@@ -197,7 +197,8 @@ int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cons
         return cli_usage(self, "--batch-size is per device, --global-batch-size over all of them; give one");
     if (opt_given("image-mean") != opt_given("image-std"))
         return cli_usage(self, "--image-mean and --image-std need each other");
-    /* after the checks: the name of a model may have to be downloaded; --resume with it is refused by the library */
+    /* done after the checks, because a model may have to be downloaded; the library refuses --resume with
+     * --pretrained */
     if (o->pretrained && !o->resume && opt_model_path(ctx, &o->pretrained) != CLOOB_OK)
         return cli_fail(self, ctx, CLOOB_ERR_IO);
     if (preset && is_of_paper(preset) && !o->vocab && !o->pretrained && !o->resume)

@@ -1,4 +1,4 @@
-/* The data sets of `cloob eval suite --datasets`. */
+/* The data sets given by `cloob eval suite --datasets`. */
 #include "cli/cli.h"
 #include "core/arena.h"
 #include "core/file.h"
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A shard, or the table of WinoGAViL. */
+/* Whether a folder is a data set: it has a shard, or WinoGAViL's table. */
 static bool is_set(const char *folder, const char *split)
 {
     static const char *const file[] = { "0.tar", "winogavil.csv" };
@@ -23,7 +23,7 @@ static bool is_set(const char *folder, const char *split)
     return false;
 }
 
-/* True when a folder is already in the list. */
+/* Adds a folder; true also if it is already in the list. */
 static bool add(suite_sets *s, const char *folder)
 {
     for (int64_t i = 0; i < s->n; i++)
@@ -35,7 +35,7 @@ static bool add(suite_sets *s, const char *folder)
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* The data sets directly in a folder, in the order of their names. */
+/* Adds the data sets directly in a folder, sorted by name. */
 static bool add_inside(suite_sets *s, const char *folder, const char *split)
 {
     char path[PATH_MAX];
@@ -50,8 +50,8 @@ static bool add_inside(suite_sets *s, const char *folder, const char *split)
     return s->n > first;
 }
 
-/* A line names a folder, from here or from the list's own folder, or a set as CLIP_benchmark's lists do: "wds/vtab/dtd"
- * is the folder wds_vtab-dtd_test next to the list. */
+/* Adds the data set of a line: a folder, relative to the current folder or to the list's, or a name as in
+ * CLIP_benchmark's lists: "wds/vtab/dtd" is the folder wds_vtab-dtd_test next to the list. */
 static bool add_line(suite_sets *s, const char *list, const char *line, const char *split)
 {
     const char *slash = strrchr(list, '/'), *bare = strncmp(line, "wds/", 4) == 0 ? line + 4 : line;
@@ -67,7 +67,7 @@ static bool add_line(suite_sets *s, const char *list, const char *line, const ch
     return n < (int)sizeof path && is_set(path, split) && add(s, path);
 }
 
-/* A regular text file of limited size; devices and pipes, which may not end, are not read as lists. */
+/* Whether this is a regular file of limited size; devices and pipes may be endless and are not read. */
 static bool is_list(const char *path)
 {
     enum { LIMIT = 1 << 20 };
@@ -77,26 +77,28 @@ static bool is_list(const char *path)
 
 static bool add_list(suite_sets *s, const char *list, const char *split)
 {
-    enum { PRINTED = 5 }; /* of the sets that are not there, by name */
+    enum { PRINTED = 5 }; /* number of missing data sets that are printed */
     char line[PATH_MAX];
     int64_t first = s->n, missing = s->missing;
     FILE *f = is_list(list) ? fopen(list, "r") : NULL;
     if (!f) return cli_error(&eval_suite, "%s: neither a folder nor a list of folders", list), false;
     for (bool begun = false; fgets(line, sizeof line, f); begun = true) {
-        static const char mark[] = "\xef\xbb\xbf"; /* written by Windows editors */
+        static const char mark[] = "\xef\xbb\xbf"; /* byte order mark, written by Windows editors */
         if (!begun && strncmp(line, mark, 3) == 0) memmove(line, line + 3, strlen(line + 3) + 1);
         line[strcspn(line, "\r\n")] = '\0';
         size_t n = strlen(line);
         while (n && (line[n - 1] == ' ' || line[n - 1] == '/')) line[--n] = '\0';
         if (!line[0] || line[0] == '#' || add_line(s, list, line, split)) continue;
         for (char *c = line; *c; c++)
-            if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?'; /* the file may be binary */
+            if ((unsigned char)*c < 0x20 || *c == 0x7f)
+                *c = '?'; /* remove control characters, because the file may be
+                                                                   * binary */
         if (s->missing++ - missing < PRINTED)
-            cli_print("warning: ", "%s: no such data set (line of %s); left out", line, list);
+            cli_print("warning: ", "%s: no such data set (line of %s); skipped", line, list);
     }
     fclose(f);
     if (s->missing - missing > PRINTED)
-        cli_print("warning: ", "%s: %lld more data sets do not exist; left out", list,
+        cli_print("warning: ", "%s: %lld more data sets do not exist; skipped", list,
                   (long long)(s->missing - missing - PRINTED));
     if (s->n == first) cli_error(&eval_suite, "%s: none of its data sets exist", list);
     return s->n > first;

@@ -14,25 +14,25 @@ static cloob_status add_prompt(call *c, const char *template, const char *label)
 {
     enum { MOST = 1000 };
     sbuf prompt = { 0 };
-    if (!template || !label) return refuse(c->ctx, "labels and templates are strings");
+    if (!template || !label) return refuse(c->ctx, "labels and templates must be strings");
     if (!strstr(template, "{}")) return refuse(c->ctx, "template \"%.100s\" has no {} for the label", template);
     if (strlen(template) > MOST || strlen(label) > MOST)
-        return refuse(c->ctx, "labels and templates have at most %d bytes", MOST);
+        return refuse(c->ctx, "labels and templates are limited to %d bytes each", MOST);
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, (int64_t)(strlen(template) * (strlen(label) + 1))));
     prompt_fill(template, label, &prompt);
     if (prompt.failed) sbuf_release(&prompt);
     return input_own_text(c, prompt.data);
 }
 
-/* Labels times templates, label by label. *per_label: how many templates there are. */
+/* Adds labels times templates as texts, label by label. *per_label: the number of templates. */
 static cloob_status add_prompts(call *c, const json *labels, const json *templates, int64_t *per_label)
 {
     bool own = json_count(templates) > 0;
     *per_label = own ? json_count(templates) : 1;
     if (!field_absent(c->root, "templates") && json_kind_of(templates) != JSON_ARRAY)
-        return refuse(c->ctx, "templates: a list of strings");
+        return refuse(c->ctx, "templates must be a list of strings");
     if (json_kind_of(labels) != JSON_ARRAY || json_count(labels) < 2)
-        return refuse(c->ctx, "labels: a list of two strings or more");
+        return refuse(c->ctx, "labels must be a list of at least two strings");
     for (const json *l = json_first(labels); l; l = json_next(l)) {
         if (!own) CLOOB_TRY(add_prompt(c, "a photo of a {}.", json_string(l)));
         for (const json *t = own ? json_first(templates) : NULL; t; t = json_next(t))
@@ -41,7 +41,8 @@ static cloob_status add_prompts(call *c, const json *labels, const json *templat
     return CLOOB_OK;
 }
 
-/* The cosines of all images with the classes, whose prompts are the rows behind the images: score (images, classes). */
+/* Cosines of all images with the classes; the class prompts follow the images among the rows. score: (images,
+ * classes). */
 static cloob_status score_classes(call *c, int64_t classes, int64_t per_label, float *score)
 {
     zeroshot z;
@@ -76,7 +77,7 @@ static void put_top(json_out *w, const json *labels, const float *p, int64_t cla
     free(best);
 }
 
-/* Bytes of an answer with `top` labels for every image; a byte of a label may become six in JSON. */
+/* Upper bound of an answer's bytes, with `top` labels for each image; JSON may escape a byte as six. */
 static int64_t answer_bytes(const json *labels, int64_t images, int64_t top)
 {
     size_t longest = 0;
@@ -96,7 +97,7 @@ cloob_status handle_classify(call *c)
     CLOOB_TRY(field_int(c->ctx, c->root, "top", 1, INT64_MAX, &top));
     CLOOB_TRY(input_list(c, c->root, "images", true));
     c->images = c->inputs;
-    if (!c->images) return refuse(c->ctx, "images: one or more");
+    if (!c->images) return refuse(c->ctx, "images must contain at least one image");
     CLOOB_TRY(add_prompts(c, labels, json_get(c->root, "templates"), &per_label));
     CLOOB_TRY(embed(c));
     if (top > classes) top = classes;
@@ -118,7 +119,7 @@ cloob_status handle_classify(call *c)
 
 /* ---- similarity ---------------------------------------------------------------------------------- */
 
-/* Cosines of every image with every text; null for an image that cannot be read. */
+/* Writes the cosines of every image with every text; null for an unreadable image. */
 static void put_matrix(call *c, const char *key)
 {
     int64_t texts = c->rows.n - c->images;
@@ -145,15 +146,15 @@ static cloob_status retrieve(call *c, const json *hopfield)
     CLOOB_TRY(field_text(c->ctx, hopfield, "index", &name));
     c->x = serve_index(c->s, name);
     if (!c->x)
-        return refuse(c->ctx, "hopfield: there is no index%s%.100s to retrieve from", name ? " " : "",
-                      name ? name : "");
+        return refuse(c->ctx, "hopfield: no index%s%.100s to retrieve from; start the server with --index",
+                      name ? " " : "", name ? name : "");
     CLOOB_TRY(index_need(c->s, c->ctx, c->x, &c->v));
     cloob_hopfield_options_init(&o);
     o.unit = true;
     const cloob_search *s = c->v->search;
     cloob_hopfield h = { s->row, cloob_search_count(s), cloob_search_width(s), beta };
-    if (!(beta > 0 && beta <= 1e4)) return refuse(c->ctx, "hopfield: a scale above 0, at most 10000");
-    if (h.dim != c->rows.width) return refuse(c->ctx, "hopfield: the index is of another model");
+    if (!(beta > 0 && beta <= 1e4)) return refuse(c->ctx, "hopfield: scale must be above 0 and at most 10000");
+    if (h.dim != c->rows.width) return refuse(c->ctx, "hopfield: the index was made with another model");
     return cloob_hopfield_retrieve(c->ctx, &h, &o, c->rows.data, c->rows.n, c->rows.data, NULL);
 }
 
@@ -163,13 +164,13 @@ cloob_status handle_compare(call *c)
     const json *hopfield = json_get(c->root, "hopfield");
     CLOOB_TRY(known_keys(c->ctx, c->root, "images texts model hopfield errors"));
     if (!field_absent(c->root, "hopfield") && json_kind_of(hopfield) != JSON_OBJECT)
-        return refuse(c->ctx, "hopfield: an object with scale and index");
+        return refuse(c->ctx, "hopfield must be an object with scale and index");
     CLOOB_TRY(known_keys(c->ctx, hopfield, "scale index"));
     CLOOB_TRY(field_text(c->ctx, c->root, "model", &c->model));
     CLOOB_TRY(read_errors(c));
     CLOOB_TRY(input_images_and_texts(c));
     int64_t texts = c->inputs - c->images;
-    if (!c->images || !texts) return refuse(c->ctx, "images and texts: one or more of each");
+    if (!c->images || !texts) return refuse(c->ctx, "images and texts must each contain at least one entry");
     CLOOB_TRY(embed(c));
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, 2 * NUMBER_BYTES * c->images * texts));
     json_begin(&c->w, NULL, '{');

@@ -1,4 +1,4 @@
-/* All images of an index in the plane, computed once in the background. */
+/* A map of all images of an index in the plane, computed once in the background. */
 #include <stdlib.h>
 
 #include "serve/handlers.h"
@@ -31,7 +31,7 @@ static void *compute(void *object)
     return NULL;
 }
 
-/* The view is the thread's until it ends. */
+/* Starts the computation; the thread holds a reference to the view until it ends. */
 static void start(serve *s, index_view *v)
 {
     map_state none = POINTS_NONE;
@@ -50,7 +50,7 @@ cloob_status handle_map(call *c)
                                         [POINTS_FAILED] = "failed" };
     CLOOB_TRY(call_index(c, http_query(c->q, "index")));
     int64_t N = cloob_search_count(c->v->search);
-    CLOOB_TRY(account_reserve(c->ctx, c->q->memory, 128 * N)); /* two numbers and a path for each image */
+    CLOOB_TRY(account_reserve(c->ctx, c->q->memory, 128 * N)); /* two numbers and a path per image */
     start(c->s, c->v);
     map_state state = atomic_load(&c->v->map);
     bool ready = state == POINTS_READY;

@@ -1,4 +1,5 @@
-/* Training runs below --logs: the list, and the curves of one, read from the files a run writes. */
+/* Training runs in the folder --logs: the list of runs, and the curves of one, read from the files that a run
+ * writes. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,7 +17,8 @@
 enum { MAX_COLUMNS = 32, MAX_POINTS = 4000, MAX_RESULTS = 300, LAST_LINE = 64 << 10, LIVE_SECONDS = 120 };
 #define MAX_FILE_BYTES ((int64_t)64 << 20)
 
-/* A run is a folder right below the logs; its name has no slash and does not begin with a dot. */
+/* Path of a file of a run, which is a folder directly in --logs. The name must not contain a slash or start with a
+ * dot. */
 static bool run_file(const serve *s, const char *name, const char *file, char path[PATH_MAX])
 {
     if (!*name || *name == '.' || strchr(name, '/')) return false;
@@ -24,8 +26,8 @@ static bool run_file(const serve *s, const char *name, const char *file, char pa
     return n > 0 && n < PATH_MAX;
 }
 
-/* The complete lines of a file in a new string, or only the last one, if that is within the last LAST_LINE bytes. A
- * line that the run is still writing is left for the next time. NULL: there is none. */
+/* Reads the complete lines of a file into a new string, or only the last line, if it is within the last LAST_LINE
+ * bytes. A line that the run is still writing is skipped. NULL: none. */
 static char *read_lines(const serve *s, const char *name, const char *file, bool last)
 {
     char path[PATH_MAX];
@@ -52,7 +54,7 @@ static char *read_lines(const serve *s, const char *name, const char *file, bool
 /* ---- metrics.tsv --------------------------------------------------------------------------------- */
 
 typedef struct table {
-    char *text; /* the file; names point into it */
+    char *text; /* content of the file; names point into it */
     char *name[MAX_COLUMNS];
     int columns, step, epoch;
     double *value; /* (rows, columns) */
@@ -68,7 +70,7 @@ static void read_head(table *t, char *line)
     }
 }
 
-/* A line with fewer numbers than columns is left out. */
+/* Lines with fewer numbers than columns are skipped. */
 static bool read_row(table *t, char *line)
 {
     if (!heap_grow(&t->value, t->rows, &t->room, (size_t)t->columns * sizeof *t->value)) return false;
@@ -116,7 +118,7 @@ static void put_column(json_out *w, const table *t, int column)
 /* ---- results.jsonl ------------------------------------------------------------------------------- */
 
 typedef struct results {
-    char *text; /* the lines, of which `line` are those that are JSON */
+    char *text; /* content of the file; `line` points to the lines that are valid JSON */
     char **line;
     json_doc **doc;
     int64_t n;
@@ -128,7 +130,8 @@ static void results_release(results *r)
     free(r->doc), free(r->line), free(r->text);
 }
 
-/* The lines of the run's results, or only the last. Lines of more than MAX_RESULTS values are not a run's. */
+/* Reads the lines of the run's results, or only the last one. Lines with more than MAX_RESULTS values are not written
+ * by a run and are skipped. */
 static void read_results(cloob_ctx *ctx, const serve *s, const char *name, bool last, results *r)
 {
     *r = (results){ .text = read_lines(s, name, "checkpoints/results.jsonl", last),
@@ -140,8 +143,8 @@ static void read_results(cloob_ctx *ctx, const serve *s, const char *name, bool 
             r->line[r->n++] = line;
 }
 
-/* Numbers of the results by epoch: every key of the last line that is a number becomes a series, of all lines or of
- * evenly spaced ones up to the last. */
+/* Writes results by epoch: every number of the last line becomes a series over all lines, or over evenly spaced lines
+ * that include the last. */
 static void put_series(json_out *w, const results *r, const table *t)
 {
     enum { MAX_LOOKUPS = 200000 };
@@ -151,7 +154,8 @@ static void put_series(json_out *w, const results *r, const table *t)
         double value, epoch, per_epoch = 1;
         char key[128];
         if (!json_number(m, &value) || strcmp(json_key(m), "epoch") == 0) continue;
-        if (t->rows && t->step >= 0 && t->epoch >= 0) { /* steps of an epoch, so that all curves share their axis */
+        if (t->rows && t->step >= 0 && t->epoch >= 0) { /* convert epochs to steps, so that all curves have the same
+                                                         * axis */
             const double *row = t->value + (t->rows - 1) * t->columns;
             per_epoch = row[t->step] / (floor(row[t->epoch]) + 1);
         }
@@ -181,7 +185,7 @@ static void put_params(json_out *w, const serve *s, const char *name)
     free(text);
 }
 
-/* At most what reading a run takes: numbers of the table, values of the results, the answer. */
+/* Upper bound of the memory needed to read a run: numbers of the table, values of the results, and the answer. */
 static int64_t run_memory(const serve *s, const char *name)
 {
     static const char *const file[] = { "metrics.tsv", "checkpoints/results.jsonl", "params.txt" };
@@ -203,7 +207,7 @@ cloob_status handle_run(call *c)
     char path[PATH_MAX];
     const char *name = c->q->tail;
     if (!c->s->o->logs || !run_file(c->s, name, "", path) || !file_is_dir(path))
-        return call_error(c, 404, "there is no such run");
+        return call_error(c, 404, "no such run; /v1/runs lists them");
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, run_memory(c->s, name)));
     read_table(c->s, name, &t);
     read_results(c->ctx, c->s, name, false, &res);
@@ -278,7 +282,7 @@ static void put_run(cloob_ctx *ctx, json_out *w, const serve *s, const listed *l
 cloob_status handle_runs(call *c)
 {
     enum { MAX_RUNS = 500 };
-    if (!c->s->o->logs) return call_error(c, 404, "the server watches no runs; start it with --logs DIR");
+    if (!c->s->o->logs) return call_error(c, 404, "the server has no folder of runs; start it with --logs DIR");
     listed *list = malloc(MAX_RUNS * sizeof *list);
     CLOOB_TRY(call_own(c, list));
     int64_t n = list_runs(c->s, list, MAX_RUNS);

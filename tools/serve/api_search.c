@@ -12,13 +12,13 @@
 #include "core/ctx.h"
 #include "core/sbuf.h"
 
-/* ---- which entries ------------------------------------------------------------------------------- */
+/* ---- filters ------------------------------------------------------------------------------------- */
 
 typedef struct filter {
     float threshold;
-    const char *folder; /* beginning of the path; NULL: any */
+    const char *folder; /* prefix of the path; NULL: any */
     size_t folder_bytes;
-    const char *name;      /* a pattern with * and ?; NULL: any */
+    const char *name;      /* pattern with * and ?; NULL: any */
     int64_t after, before; /* nanoseconds since 1970; 0: any */
     bool has_threshold;
 } filter;
@@ -75,18 +75,18 @@ enum { MAX_TERMS = 64 };
 
 typedef struct term {
     double weight;
-    int64_t input; /* among the inputs, or -1 */
+    int64_t input; /* index among the inputs, or -1 */
     int64_t entry; /* of the index, or -1 */
 } term;
 
 typedef struct search_request {
-    term term[MAX_TERMS + 2]; /* those of the list, a text and an image */
+    term term[MAX_TERMS + 2]; /* terms of the list, and one text and one image */
     int64_t terms;
     filter filter;
     int64_t limit, offset;
 } search_request;
 
-/* A term of the query; the strings are NULL but one. */
+/* Adds a term to the query. Exactly one of the strings is not NULL. */
 static cloob_status add_term(call *c, search_request *a, double weight, const char *text, const char *image,
                              const char *like)
 {
@@ -104,9 +104,9 @@ static cloob_status read_term(call *c, search_request *a, const json *t)
     double weight = 1;
     CLOOB_TRY(known_keys(c->ctx, t, "text image like weight"));
     if ((text != NULL) + (image != NULL) + (like != NULL) != 1)
-        return refuse(c->ctx, "a term holds one of text, image and like, a string");
+        return refuse(c->ctx, "a term must have exactly one of text, image and like, as a string");
     CLOOB_TRY(field_number(c->ctx, t, "weight", &weight));
-    if (!(fabs(weight) <= 1e6)) return refuse(c->ctx, "weight: at most a million");
+    if (!(fabs(weight) <= 1e6)) return refuse(c->ctx, "weight must be between minus and plus one million");
     return add_term(c, a, weight, text, image, like);
 }
 
@@ -119,7 +119,7 @@ static cloob_status read_terms(call *c, search_request *a)
     if (text && *text) CLOOB_TRY(add_term(c, a, 1, text, NULL, NULL));
     if (image && *image) CLOOB_TRY(add_term(c, a, 1, NULL, image, NULL));
     if (!field_absent(c->root, "terms") && json_kind_of(terms) != JSON_ARRAY) return refuse(c->ctx, "terms: a list");
-    if (json_count(terms) > MAX_TERMS) return refuse(c->ctx, "more than %d terms", MAX_TERMS);
+    if (json_count(terms) > MAX_TERMS) return refuse(c->ctx, "too many terms; the limit is %d", MAX_TERMS);
     for (const json *t = json_first(terms); t; t = json_next(t)) CLOOB_TRY(read_term(c, a, t));
     return CLOOB_OK;
 }
@@ -128,7 +128,8 @@ static cloob_status read_date(call *c, const char *key, int64_t *out)
 {
     const char *text = NULL;
     CLOOB_TRY(field_text(c->ctx, c->root, key, &text));
-    return !text || !*text || date_parse(text, out) ? CLOOB_OK : refuse(c->ctx, "%s: a date such as 2020-01-31", key);
+    return !text || !*text || date_parse(text, out) ? CLOOB_OK
+                                                    : refuse(c->ctx, "%s must be a date such as 2020-01-31", key);
 }
 
 static cloob_status read_filter(call *c, search_request *a)
@@ -148,16 +149,16 @@ static cloob_status read_filter(call *c, search_request *a)
     f->folder_bytes = f->folder ? strlen(f->folder) : 0;
     if (!f->folder_bytes) f->folder = NULL;
     if (f->name && !*f->name) f->name = NULL;
-    return f->name && strlen(f->name) > 200 ? refuse(c->ctx, "name: at most 200 bytes") : CLOOB_OK;
+    return f->name && strlen(f->name) > 200 ? refuse(c->ctx, "name is limited to 200 bytes") : CLOOB_OK;
 }
 
-/* A raw image body, or an image in a form, searches by that image. */
+/* A raw image body, or an image in a form, is a search for similar images. */
 static cloob_status read_raw(call *c, search_request *a)
 {
     const http_request *q = c->q;
     const char *limit = http_query(q, "limit");
     if (limit) a->limit = strtoll(limit, NULL, 10);
-    if (a->limit < 1 || a->limit > 1000) return refuse(c->ctx, "limit: a whole number from 1 to 1000");
+    if (a->limit < 1 || a->limit > 1000) return refuse(c->ctx, "limit must be an integer from 1 to 1000");
     a->term[a->terms++] = (term){ 1, 0, -1 };
     if (http_type_is(q, "image/")) return input_bytes(c, q->body, q->bytes);
     form_part *part;
@@ -165,19 +166,20 @@ static cloob_status read_raw(call *c, search_request *a)
     CLOOB_TRY(body_parts(c, &part, &n));
     for (int i = 0; i < n; i++)
         if (*part[i].filename || strcmp(part[i].name, "image") == 0) return input_bytes(c, part[i].data, part[i].bytes);
-    return refuse(c->ctx, "the multipart body holds no image");
+    return refuse(c->ctx, "the multipart body has no image");
 }
 
 /* ---- the query's embedding ----------------------------------------------------------------------- */
 
-/* Sum of the terms at unit length. NULL where there are no terms: everything, in the index's order. */
+/* The weighted sum of the terms, scaled to unit length. NULL without terms: the result is then all entries in the
+ * index's order. */
 static cloob_status sum_terms(call *c, const search_request *a, float **out)
 {
     const cloob_search *s = c->v->search;
     int64_t D = cloob_search_width(s);
     *out = NULL;
     if (!a->terms) return CLOOB_OK;
-    if (c->inputs && c->rows.width != D) return refuse(c->ctx, "the index is of another model");
+    if (c->inputs && c->rows.width != D) return refuse(c->ctx, "the index was made with another model");
     float *sum = calloc((size_t)D, sizeof *sum);
     CLOOB_TRY(call_own(c, sum));
     for (int64_t i = 0; i < a->terms; i++) {
@@ -192,7 +194,7 @@ static cloob_status sum_terms(call *c, const search_request *a, float **out)
 
 /* ---- the answer ---------------------------------------------------------------------------------- */
 
-/* A query parameter, with everything but letters, digits and -._~/ escaped. */
+/* Appends a query parameter, escaping everything except letters, digits and -._~/. */
 static void put_escaped(sbuf *out, const char *text)
 {
     for (; *text; text++) {
@@ -202,7 +204,7 @@ static void put_escaped(sbuf *out, const char *text)
     }
 }
 
-/* `version` is the time of the file in the index: what a link leads to does not change. */
+/* version: the file's time in the index, so that the content of a link never changes. */
 static void put_link(json_out *w, const char *key, const char *url, const char *index, const char *path,
                      int64_t version)
 {
@@ -216,7 +218,7 @@ static void put_link(json_out *w, const char *key, const char *url, const char *
     sbuf_release(&s);
 }
 
-/* Size and capture date from the first `bytes` of a file. false: they do not hold the size. */
+/* Writes size and capture date from the first `bytes` of a file; false if they do not contain the size. */
 static bool put_facts_of(cloob_ctx *ctx, json_out *w, int fd, int64_t bytes)
 {
     int64_t width, height;
@@ -234,7 +236,7 @@ static bool put_facts_of(cloob_ctx *ctx, json_out *w, int fd, int64_t bytes)
 
 static void put_facts(call *c, const char *path)
 {
-    enum { BEGINNING = 1 << 16 }; /* enough for most files */
+    enum { BEGINNING = 1 << 16 }; /* contains the size in most files */
     int64_t bytes;
     account whole = { .of = &c->s->memory };
     int fd = entry_open(c->x, c->v->search, path, &bytes);
@@ -299,7 +301,7 @@ cloob_status handle_search(call *c)
 
 enum { MAX_FOLDERS = 500 };
 
-/* First folders of the paths, which are sorted, so equal ones are adjacent; v may be NULL. */
+/* Lists the first folder of each path. Paths are sorted, so equal folders are adjacent; v may be NULL. */
 static void put_folders(json_out *w, const index_view *v)
 {
     const char *last = NULL;

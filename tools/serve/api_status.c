@@ -1,4 +1,4 @@
-/* Health, metrics, and the description of the interface. */
+/* Health checks, metrics, and the description of the interface. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -16,11 +16,11 @@ cloob_status handle_live(call *c)
     return CLOOB_OK;
 }
 
-/* Ready: not ending, and every model can answer. Unloaded weights are loaded on demand, so they matter only
- * when loading failed. */
+/* Ready if the server is not shutting down and all models can answer. Unloaded weights are loaded on demand, so they
+ * only matter if loading failed. */
 cloob_status handle_ready(call *c)
 {
-    if (!atomic_load(&c->s->ready)) return call_error(c, 503, "the server is starting or ending");
+    if (!atomic_load(&c->s->ready)) return call_error(c, 503, "the server is starting or shutting down");
     for (int64_t i = 0; i < c->s->models; i++) {
         batcher_stats t;
         batcher_get_stats(c->s->model[i].batcher, &t);
@@ -50,7 +50,7 @@ static void put_latency(sbuf *m, const char *name, const char *labels, const lat
 
 static void put_requests(sbuf *m, serve *s)
 {
-    put_kind(m, "cloob_requests_total", "counter", "Answers by route and class of status.");
+    put_kind(m, "cloob_requests_total", "counter", "Responses by route and status class.");
     for (int i = 0; routes[i].method; i++)
         for (int c = 2; c < 6; c++) {
             int64_t n = atomic_load(&s->stats[i].by_class[c]);
@@ -58,7 +58,7 @@ static void put_requests(sbuf *m, serve *s)
                 sbuf_printf(m, "cloob_requests_total{method=\"%s\",route=\"%s\",status=\"%dxx\"} %lld\n",
                             routes[i].method, routes[i].path, c, (long long)n);
         }
-    put_kind(m, "cloob_request_seconds", "histogram", "Time from the last byte of a request to its answer.");
+    put_kind(m, "cloob_request_seconds", "histogram", "Time from the last byte of a request to its response.");
     for (int i = 0; routes[i].method; i++) {
         char labels[160];
         pthread_mutex_lock(&s->stats[i].lock);
@@ -69,7 +69,7 @@ static void put_requests(sbuf *m, serve *s)
     }
 }
 
-/* A name for a label, without quotes, backslashes and control characters. */
+/* Copies a name as a label, without quotes, backslashes and control characters. */
 static void label_text(const char *from, char out[80])
 {
     int n = 0;
@@ -91,26 +91,26 @@ static void put_batches(sbuf *m, const char *labels, const int64_t *bucket, int6
                 (long long)batches);
 }
 
-/* A metric of the models: one number, or after USABLE one of images and one of texts. */
+/* A metric of models: a number; after USABLE, a number each for images and texts. */
 typedef enum model_value { NUMBER, LOADED, USABLE, INPUTS, BATCHES, LATENCY } model_value;
 typedef struct model_metric {
     const char *name, *kind, *help;
     model_value value;
-    size_t at; /* of NUMBER and LATENCY in batcher_stats */
+    size_t at; /* offset in batcher_stats, for NUMBER and LATENCY */
 } model_metric;
 
 #define AT(member) offsetof(batcher_stats, member)
 static const model_metric model_metrics[] = {
-    { "cloob_queue_inputs", "gauge", "Inputs that wait for the encoder.", NUMBER, AT(queued) },
+    { "cloob_queue_inputs", "gauge", "Inputs waiting for the encoder.", NUMBER, AT(queued) },
     { "cloob_model_loaded", "gauge", "1 while the weights are in memory.", LOADED, 0 },
-    { "cloob_model_usable", "gauge", "0 when its weights cannot be loaded, so that requests are refused.", USABLE, 0 },
-    { "cloob_inputs_total", "counter", "Texts and images taken into the queue.", INPUTS, 0 },
+    { "cloob_model_usable", "gauge", "0 if the weights cannot be loaded, so that requests are refused.", USABLE, 0 },
+    { "cloob_inputs_total", "counter", "Texts and images accepted into the queue.", INPUTS, 0 },
     { "cloob_inputs_refused_total", "counter", "Inputs refused because the queue was full or time ran out.", NUMBER,
       AT(refused) },
-    { "cloob_batch_rows", "histogram", "Rows of a batch.", BATCHES, 0 },
-    { "cloob_prepare_seconds", "histogram", "Tokenizing or decoding one input.", LATENCY, AT(prepare) },
+    { "cloob_batch_rows", "histogram", "Rows per batch.", BATCHES, 0 },
+    { "cloob_prepare_seconds", "histogram", "Time to tokenize or decode one input.", LATENCY, AT(prepare) },
     { "cloob_wait_seconds", "histogram", "Time of one input in the queue.", LATENCY, AT(wait) },
-    { "cloob_encode_seconds", "histogram", "Encoding one batch.", LATENCY, AT(encode) },
+    { "cloob_encode_seconds", "histogram", "Time to encode one batch.", LATENCY, AT(encode) },
 };
 
 static void put_model(sbuf *m, const served_model *x, const model_metric *k)
@@ -134,7 +134,7 @@ static void put_model(sbuf *m, const served_model *x, const model_metric *k)
     }
 }
 
-/* Prometheus requires the samples of a name to be adjacent, so every name loops over the models. */
+/* Prometheus requires all samples of a name to be adjacent, so the loop over models is inside the loop over names. */
 static void put_models(sbuf *m, serve *s)
 {
     for (size_t k = 0; k < sizeof model_metrics / sizeof *model_metrics; k++) {
@@ -157,14 +157,14 @@ cloob_status handle_metrics(call *c)
         const char *name, *kind, *help;
         double value;
     } plain[] = {
-        { "cloob_requests_waiting", "gauge", "Requests that wait for a worker.", (double)s->requests_waiting },
-        { "cloob_requests_running", "gauge", "Requests that a worker answers.", (double)s->requests_running },
+        { "cloob_requests_waiting", "gauge", "Requests waiting for a worker.", (double)s->requests_waiting },
+        { "cloob_requests_running", "gauge", "Requests being processed by workers.", (double)s->requests_running },
         { "cloob_requests_refused_total", "counter", "Requests refused because the queue was full.",
           (double)s->refused },
         { "cloob_connections", "gauge", "Open connections.", (double)s->open_connections },
-        { "cloob_memory_bytes", "gauge", "Memory of bodies, downloads and answers.", (double)used },
-        { "cloob_memory_peak_bytes", "gauge", "The most it has been.", (double)peak },
-        { "cloob_memory_limit_bytes", "gauge", "What --memory-limit allows.", (double)s->memory.limit },
+        { "cloob_memory_bytes", "gauge", "Memory of bodies, downloads and responses.", (double)used },
+        { "cloob_memory_peak_bytes", "gauge", "The peak of cloob_memory_bytes.", (double)peak },
+        { "cloob_memory_limit_bytes", "gauge", "The limit set by --memory-limit.", (double)s->memory.limit },
         { "process_cpu_seconds_total", "counter", "Processor time.", cpu_s },
         { "cloob_uptime_seconds", "gauge", "Seconds since the start.", clock_seconds() - s->started_at },
     };

@@ -1,4 +1,4 @@
-/* A counter with a limit, and accounts that take from it. */
+/* A memory budget with a limit, and the accounts that reserve memory from it. */
 #include "core/ctx.h"
 #include "serve/http.h"
 
@@ -24,7 +24,7 @@ void budget_get(budget *b, int64_t *used, int64_t *peak)
 
 static int64_t counted(int64_t held) { return held > ACCOUNT_FREE ? held - ACCOUNT_FREE : 0; }
 
-/* With lock held. */
+/* Adds bytes (negative: releases them); false if the limit would be exceeded. Requires the lock. */
 static bool take(budget *b, int64_t bytes)
 {
     if (bytes > 0 && bytes > b->limit - b->used) return false;
@@ -34,7 +34,8 @@ static bool take(budget *b, int64_t bytes)
     return true;
 }
 
-/* until: NULL: does not wait. */
+/* Changes what an account holds. Waits until the given time for memory; NULL: does not wait. On failure the account is
+ * unchanged. */
 static bool change(account *a, int64_t held, const struct timespec *until)
 {
     int64_t bytes = counted(held) - counted(a->held);

@@ -1,5 +1,5 @@
-/* A request and its handler: the body is parsed, the handler runs, its answer is sent. And embedding, which most
- * handlers do. */
+/* Processes a request: parses the body, runs the handler and sends its answer. Also embeds inputs, which most handlers
+ * do. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ cloob_status call_index(call *c, const char *name)
     c->x = serve_index(c->s, name);
     if (c->x) return index_need(c->s, c->ctx, c->x, &c->v);
     if (!c->s->indexes) return call_error(c, 404, "the server has no index; start it with --index");
-    return call_error(c, 404, "there is no index %.100s; /v1/indexes lists them", name ? name : "");
+    return call_error(c, 404, "no index %.100s; /v1/indexes lists them", name ? name : "");
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
@@ -68,8 +68,8 @@ void put_base64(json_out *w, const char *key, const float *row, int64_t n)
 
 /* ---- embedding ----------------------------------------------------------------------------------- */
 
-/* Memory that embedding takes: rows, the inputs of one piece (batcher), the answer as numbers in JSON, and tokenizing
- * the longest text, which takes seven times its bytes. */
+/* Upper bound of the memory for embedding: rows, the inputs of one piece (see batcher), the answer as JSON numbers, and
+ * tokenizing the longest text, which takes seven times its bytes. */
 static int64_t embed_memory(const served_model *m, const batch_input *in, int64_t n, int64_t images)
 {
     enum { IMAGES_AT_ONCE = 16, NUMBER_BYTES = 16, TOKENIZE_TIMES = 8 };
@@ -100,7 +100,7 @@ static cloob_status encode(call *c, const batch_input *in, int64_t n, batch_rows
     return status;
 }
 
-/* Embeds the inputs one at a time, after they failed together. Only images may fail. */
+/* Embeds the inputs one at a time after they failed as a batch. Only images may fail. */
 static cloob_status encode_each(call *c)
 {
     batch_rows *all = &c->rows;
@@ -127,12 +127,13 @@ static cloob_status encode_each(call *c)
     return CLOOB_OK;
 }
 
-/* Keeps the first `dimensions` columns, scaled to unit length unless the rows are raw. */
+/* Truncates rows to `dimensions` columns, and scales them to unit length unless the rows are raw. */
 static cloob_status cut_rows(call *c)
 {
     int64_t width = c->dimensions;
     batch_rows *rows = &c->rows;
-    if (width > rows->width) return refuse(c->ctx, "dimensions: the model has %lld", (long long)rows->width);
+    if (width > rows->width)
+        return refuse(c->ctx, "dimensions must be at most the model's %lld", (long long)rows->width);
     if (!width || width == rows->width) return CLOOB_OK;
     for (int64_t i = 0; i < rows->n; i++) {
         memmove(rows->data + i * width, rows->data + i * rows->width, (size_t)width * sizeof *rows->data);
@@ -145,9 +146,9 @@ static cloob_status cut_rows(call *c)
 cloob_status embed(call *c)
 {
     if (!c->m) c->m = serve_model(c->s, c->model);
-    if (!c->m) return call_error(c, 404, "there is no model %.200s; /v1/models lists them", c->model);
+    if (!c->m) return call_error(c, 404, "no model %.200s; /v1/models lists them", c->model);
     if (!c->inputs && c->may_be_empty) return CLOOB_OK;
-    if (!c->inputs) return refuse(c->ctx, "the input is empty: give at least one text or image");
+    if (!c->inputs) return refuse(c->ctx, "the input is empty; send at least one text or image");
     cloob_status status = encode(c, c->in, c->inputs, &c->rows);
     if (c->skip_errors && status != CLOOB_OK && http_code(status) == 400) status = encode_each(c);
     return status == CLOOB_OK ? cut_rows(c) : status;

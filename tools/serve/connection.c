@@ -1,5 +1,5 @@
-/* Requests and connections inside the server: the bounded queue and the workers that answer from it; the list of
- * clients, so that aborted, slow and idle connections can be ended. */
+/* Requests and connections: the bounded queue and the worker threads that process it; and the list of clients, which is
+ * used to close aborted, slow and idle connections. */
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -9,7 +9,7 @@
 #include "serve/connection.h"
 #include "serve/handlers.h"
 
-/* ---- the queue and its workers ----------------------------------------------------------------------- */
+/* ---- queue and workers ------------------------------------------------------------------------------- */
 
 bool workers_enqueue(server *v, request *x)
 {
@@ -64,7 +64,7 @@ static request *dequeue(server *v)
     return x;
 }
 
-/* false: the server is ending, the request stays the caller's. */
+/* Defers a request whose gate is full; false if the server is shutting down: the caller keeps the request. */
 static bool defer(server *v, request *x)
 {
     pthread_mutex_lock(&v->queue_lock);
@@ -82,7 +82,7 @@ static bool defer(server *v, request *x)
 
 void workers_answer(serve *s, cloob_ctx *ctx, request *x)
 {
-    account_set(&x->memory, (int64_t)x->cap); /* at its start a handler holds only the body */
+    account_set(&x->memory, (int64_t)x->cap); /* when a handler starts, the account only holds the body */
     if (clock_seconds() - x->q.received_at > (double)s->o->timeout_s) {
         http_error(&x->r, &x->q, 503, "the request waited for %lld s; try again later", (long long)s->o->timeout_s);
         return;
@@ -98,8 +98,8 @@ void *workers_main(void *arg)
     cloob_ctx *ctx = serve_thread_context();
     for (request *x; ctx && (x = dequeue(v));) {
         workers_answer(v->s, ctx, x);
-        bool deferred = x->r.wait && defer(v, x); /* then another worker may have it already */
-        if (!deferred && x->r.wait) http_error(&x->r, &x->q, 503, "the server is ending");
+        bool deferred = x->r.wait && defer(v, x); /* another worker may process it from here on */
+        if (!deferred && x->r.wait) http_error(&x->r, &x->q, 503, "the server is shutting down");
         atomic_fetch_sub(&v->s->requests_running, 1);
         if (!deferred) mhd.MHD_resume_connection(x->connection);
     }
@@ -130,7 +130,7 @@ void client_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_Co
         if (!k || !info) return;
         k->socket = info->connect_fd;
         struct epoll_event e = { .events = EPOLLRDHUP | EPOLLET };
-        epoll_ctl(v->closing, EPOLL_CTL_ADD, k->socket, &e); /* closing the socket removes it */
+        epoll_ctl(v->closing, EPOLL_CTL_ADD, k->socket, &e); /* closing the socket removes the entry */
         k->until = clock_seconds() + (double)v->s->o->timeout_s;
         pthread_mutex_lock(&v->clients_lock);
         k->next = v->clients;
@@ -150,16 +150,17 @@ void client_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_Co
     free(k);
 }
 
-/* Part of the request is missing, and the client has closed its side. libmicrohttpd 0.9.75 misses it with epoll: when
- * the end arrives together with bytes, one edge reports both and it reads only the bytes. */
+/* Whether the client has closed its side before its request was complete. libmicrohttpd 0.9.75 misses this with epoll
+ * if the close arrives together with data: one edge-triggered event reports both, and it only reads the data. */
 static bool has_aborted(const client *k)
 {
     char byte;
     return k->state <= CLIENT_SENDS && recv(k->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-/* Returns whether some client has closed: seen twice, it was not between the last bytes and the answer. A client that
- * sends a header byte from time to time counts as idle here, though not for libmicrohttpd. */
+/* Closes connections of clients that aborted (seen closed in two consecutive calls, so not just between the last byte
+ * and the answer) or are too slow. Returns whether any client has closed. A client that sends single header bytes
+ * counts as idle here, but not in libmicrohttpd. */
 static bool end_aborted_and_slow(server *v)
 {
     double now = clock_seconds();

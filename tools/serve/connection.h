@@ -1,7 +1,7 @@
-/* Requests inside the server: received by libmicrohttpd's threads, answered by workers.
+/* Processing of requests: libmicrohttpd's threads receive them, worker threads answer them.
  *
- * A request is received in full by an I/O thread, within its limits of size and time, so that a slow client holds a
- * connection and never a worker. It then waits in a bounded queue; the connection is suspended until a worker has its
+ * An I/O thread receives the complete request, within limits of size and time, so a slow client occupies a connection
+ * but no worker. The request then waits in a bounded queue; its connection is suspended until a worker has produced the
  * reply. */
 #ifndef SERVE_CONNECTION_H
 #define SERVE_CONNECTION_H
@@ -12,8 +12,8 @@
 #include "core/shared_object.h"
 #include "serve/state.h"
 
-/* libmicrohttpd, loaded when the server starts: it brings GnuTLS and its ten libraries, which no other command needs.
- * Its functions are members of this table. */
+/* libmicrohttpd is loaded when the server starts, because it depends on GnuTLS and ten more libraries that no other
+ * command needs. Its functions are members of this table. */
 
 /* clang-format off */
 #define MHD_FUNCTIONS(X) \
@@ -26,7 +26,7 @@ typedef struct mhd_functions {
     MHD_FUNCTIONS(SHARED_MEMBER)
 } mhd_functions;
 
-/* Written when the server starts (server.c). */
+/* set when the server starts (server.c) */
 extern mhd_functions mhd;
 
 typedef struct request request;
@@ -39,61 +39,61 @@ struct request {
     size_t cap, limit;
     double begun_at;
     bool refused, answered;
-    bool unread; /* refused without reading its body */
+    bool unread; /* refused before the body was read */
     request *next;
 };
 
 typedef enum client_state { CLIENT_IDLE = 0, CLIENT_SENDS, CLIENT_WAITS, CLIENT_READS } client_state;
 
-typedef struct client client; /* one connection, so that aborted and slow ones can be ended */
+typedef struct client client; /* a connection */
 struct client {
     client *next, *previous;
     int socket;
-    client_state state; /* idle up to the end of a request's header */
-    double until;       /* when the connection is ended unless its state changes; 0: never */
-    bool closed;        /* its client was seen to have closed it */
+    client_state state; /* CLIENT_IDLE until the header of a request is complete */
+    double until;       /* when to close the connection unless its state changes; 0: never */
+    bool closed;        /* the last check found that the client had closed its side */
 };
 
 typedef struct server {
     serve *s;
     struct MHD_Daemon *daemon;
-    pthread_mutex_t queue_lock; /* the queue, up to stop */
+    pthread_mutex_t queue_lock; /* guards the queue: the members down to `stop` */
     pthread_cond_t work;
     request *head, *tail;
-    request *deferred; /* requests that found a gate full, in order of arrival */
-    int64_t waiting;   /* in both lists */
+    request *deferred; /* requests that found their gate full, in order of arrival */
+    int64_t waiting;   /* number of requests in both lists */
     bool stop;
     pthread_t *worker;
     int64_t workers;
-    pthread_mutex_t clients_lock; /* the list of clients and their states */
+    pthread_mutex_t clients_lock; /* guards the list of clients and their states */
     client *clients;
-    int closing;                /* an epoll descriptor that reports clients closing their side */
-    pthread_mutex_t quick_lock; /* serve.ctx, for answers that the receiving threads give themselves */
+    int closing;                /* epoll descriptor that reports clients closing their side */
+    pthread_mutex_t quick_lock; /* guards serve.ctx, which receiving threads use for quick answers */
 } server;
 
 /* ---- workers ------------------------------------------------------------------------- */
 
-/* Puts a request into the queue; false when it is full or the server is ending. */
+/* Appends a request to the queue; false if it is full or the server is shutting down. */
 bool workers_enqueue(server *v, request *x);
-/* Answers on the calling thread. */
+/* Processes a request on the calling thread. */
 void workers_answer(serve *s, cloob_ctx *ctx, request *x);
-/* A worker's thread; its argument is the server. */
+/* Main function of a worker thread; its argument is the server. */
 void *workers_main(void *v);
 
-/* ---- libmicrohttpd's callbacks; their first argument is the server -------------------------------- */
+/* ---- callbacks of libmicrohttpd; the first argument is the server ---------------------------------- */
 
 enum MHD_Result receive_request(void *arg, struct MHD_Connection *c, const char *path, const char *method,
                                 const char *version, const char *data, size_t *data_bytes, void **own);
 void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD_RequestTerminationCode why);
 void client_changed(void *arg, struct MHD_Connection *c, void **own, enum MHD_ConnectionNotificationCode what);
 
-/* What a connection does now, and until when it may; 0: without a limit. */
+/* Sets the state of a connection and the time at which it is closed if the state does not change; 0: never. */
 void client_set(server *v, struct MHD_Connection *c, client_state state, double until);
-/* Waits a while, or until a client closes its connection; then ends connections whose request was aborted or takes too
- * long to arrive, and those whose client reads its answer too slowly. */
+/* Waits for a short time, or until a client closes its connection. Then closes connections whose request was aborted or
+ * arrives too slowly, and those whose client reads its answer too slowly. */
 void clients_watch(server *v);
-/* Ends aborted and slow connections and, with `end`, those without a request, unless bytes of one have arrived. Returns
- * whether any connection is left. */
+/* Closes aborted and slow connections and, with `end`, connections without a request unless data of one has arrived.
+ * Returns whether any connection is left. */
 bool clients_end_idle(server *v, bool end);
 
 #endif

@@ -1,4 +1,4 @@
-/* clip-retrieval's service: /indices-list, /knn-service, /metadata. */
+/* The protocol of clip-retrieval's service: /indices-list, /knn-service, /metadata. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ cloob_status handle_indices_list(call *c)
     return CLOOB_OK;
 }
 
-/* Counts the bytes of an entry in the answer: its name, of which few bytes are escaped, and numbers. */
+/* Reserves memory for an entry in the answer: its name, of which few bytes need escapes, and numbers. */
 static cloob_status reserve_entry(call *c, int64_t entry)
 {
     size_t bytes;
@@ -24,14 +24,15 @@ static cloob_status reserve_entry(call *c, int64_t entry)
 
 /* ---- /knn-service -------------------------------------------------------------------------------- */
 
-/* A query given as D numbers, scaled to unit length. */
+/* Reads a query given as D numbers and scales it to unit length. */
 static cloob_status read_embedding(call *c, const json *list, float *out, int64_t D)
 {
     int64_t k = 0;
-    if (json_count(list) != D) return refuse(c->ctx, "embedding_input: %lld numbers", (long long)D);
+    if (json_count(list) != D) return refuse(c->ctx, "embedding_input must be a list of %lld numbers", (long long)D);
     for (const json *v = json_first(list); v; v = json_next(v)) {
         double x;
-        if (!json_number(v, &x) || fabs(x) > FLT_MAX) return refuse(c->ctx, "embedding_input: fp32 numbers");
+        if (!json_number(v, &x) || fabs(x) > FLT_MAX)
+            return refuse(c->ctx, "embedding_input must contain only fp32 numbers");
         out[k++] = (float)x;
     }
     unit_row(out, D);
@@ -45,7 +46,7 @@ static cloob_status embed_query(call *c)
         const char *value = json_string(json_get(c->root, key[k]));
         if (value && *value) CLOOB_TRY(k == 0 ? input_text(c, value) : input_image(c, value));
     }
-    if (!c->inputs) return refuse(c->ctx, "one of text, image, image_url and embedding_input is needed");
+    if (!c->inputs) return refuse(c->ctx, "text, image, image_url or embedding_input is missing");
     c->m = c->v->model;
     return embed(c);
 }
@@ -62,7 +63,7 @@ cloob_status handle_knn(call *c)
         if (!c->rows.data) return ctx_fail(c->ctx, CLOOB_ERR_MEMORY, "out of memory");
         CLOOB_TRY(read_embedding(c, ready, c->rows.data, D));
     } else CLOOB_TRY(embed_query(c));
-    if (c->rows.width != D) return refuse(c->ctx, "the index is of another model");
+    if (c->rows.width != D) return refuse(c->ctx, "the index was made with another model");
     json_int(json_get(c->root, "num_images"), &images);
     json_int(json_get(c->root, "num_result_ids"), &ids);
     if (ids < images) ids = images;
@@ -83,16 +84,16 @@ cloob_status handle_knn(call *c)
 
 cloob_status handle_metadata(call *c)
 {
-    enum { MAX_IDS = 10000 }; /* as page/openapi.json says */
+    enum { MAX_IDS = 10000 }; /* as stated in page/openapi.json */
     const json *ids = json_get(c->root, "ids");
     CLOOB_TRY(call_index(c, json_string(json_get(c->root, "indice_name"))));
     if (json_kind_of(ids) != JSON_ARRAY || json_count(ids) > MAX_IDS)
-        return refuse(c->ctx, "ids: a list of at most %d numbers", MAX_IDS);
+        return refuse(c->ctx, "ids must be a list of at most %d numbers", MAX_IDS);
     json_begin(&c->w, NULL, '[');
     for (const json *e = json_first(ids); e; e = json_next(e)) {
         int64_t id, n = cloob_search_count(c->v->search);
         if (!json_int(e, &id) || id < 0 || id >= n)
-            return refuse(c->ctx, "ids: numbers from 0 to %lld", (long long)n - 1);
+            return refuse(c->ctx, "ids must be numbers from 0 to %lld", (long long)n - 1);
         CLOOB_TRY(reserve_entry(c, id));
         json_begin(&c->w, NULL, '{');
         json_put_int(&c->w, "id", id);

@@ -1,6 +1,6 @@
-/* immich's machine-learning service: /predict with multipart entries. CLIP is answered here. Faces and text recognition
- * are forwarded to --immich-upstream; without it they get empty results, because immich stops using a server that
- * answers any request with an error. */
+/* The protocol of immich's machine-learning service: /predict with multipart entries. CLIP requests are answered here.
+ * Face and text recognition are forwarded to --immich-upstream; without it they get empty results, because immich stops
+ * using a server that answers any request with an error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +26,8 @@ static cloob_status read_form(call *c, prediction *p)
     return p->entries ? CLOOB_OK : refuse(c->ctx, "entries is missing");
 }
 
-/* {"visual" or "textual": {"modelName": .., "options": {"language": ..}}}. Only immich's nllb models use the language,
- * and none of them is served. */
+/* Answers {"visual" or "textual": {"modelName": .., "options": {"language": ..}}}. The language is ignored: only
+ * immich's nllb models use it, and cloob supports none of them. */
 static cloob_status answer_clip(call *c, const prediction *p, const json *clip)
 {
     const json *visual = json_get(clip, "visual"), *textual = json_get(clip, "textual");
@@ -43,7 +43,7 @@ static cloob_status answer_clip(call *c, const prediction *p, const json *clip)
     CLOOB_TRY(embed(c));
     json_put_floats(&row, NULL, c->rows.data, c->rows.width);
     json_begin(&c->w, NULL, '{');
-    json_put_text(&c->w, "clip", row.data); /* immich expects JSON inside a string */
+    json_put_text(&c->w, "clip", row.data); /* immich expects a JSON string that contains JSON */
     if (visual) json_members(&c->w, J_INT("imageHeight", c->rows.image_h), J_INT("imageWidth", c->rows.image_w));
     c->w.failed = c->w.failed || row.failed;
     free(row.data);
@@ -72,11 +72,11 @@ static cloob_status answer_empty(call *c, const prediction *p, const char *task)
     bool faces = strcmp(task, "facial-recognition") == 0;
     int64_t width, height;
     if (!faces && strcmp(task, "ocr") != 0)
-        return refuse(c->ctx, "unknown task %.100s; known are clip, facial-recognition and ocr", task);
+        return refuse(c->ctx, "unknown task %.100s; supported: clip, facial-recognition, ocr", task);
     if (!p->image) return refuse(c->ctx, "the image is missing");
     CLOOB_TRY(image_upright_size(c->ctx, p->image->data, p->image->bytes, "the image", &width, &height));
     if (!atomic_exchange(&c->s->warned_immich, true))
-        serve_log(c->s, "immich asked for %s: answered with none; give --immich-upstream URL to have it computed",
+        serve_log(c->s, "immich requested %s: sent an empty result; set --immich-upstream URL to forward such requests",
                   task);
     json_begin(&c->w, NULL, '{');
     json_put_raw(&c->w, task, faces ? "[]" : no_text, faces ? 2 : sizeof no_text - 1);

@@ -1,4 +1,4 @@
-/* OpenAI's embeddings with the image dialects of Infinity (modality), Jina (objects) and vLLM (messages), raw image
+/* OpenAI's embeddings, with the image extensions of Infinity (modality), Jina (objects) and vLLM (messages), raw image
  * bodies and multipart; and the list of models. */
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +17,11 @@ static cloob_status read_json(call *c, bool *base64)
     CLOOB_TRY(field_bool(c->ctx, root, "normalized", &normalized));
     CLOOB_TRY(field_text(c->ctx, root, "model", &c->model));
     c->raw = !normalized;
-    if (json_kind_of(messages) == JSON_ARRAY) { /* vLLM: a conversation gives one embedding */
+    if (json_kind_of(messages) == JSON_ARRAY) { /* vLLM: one embedding per conversation */
         for (const json *m = json_first(messages); m; m = json_next(m))
             CLOOB_TRY(input_content(c, json_get(m, "content")));
         if (c->inputs == 1) return CLOOB_OK;
-        return refuse(c->ctx, "messages must hold one text or one image, here %lld", (long long)c->inputs);
+        return refuse(c->ctx, "messages must contain one text or one image, not %lld", (long long)c->inputs);
     }
     if (field_absent(root, "input")) return refuse(c->ctx, "input is missing");
     return input_any(c, json_get(root, "input"), images);

@@ -1,4 +1,4 @@
-/* text-embeddings-inference: /embed, /embed_all, /similarity, POST /, /tokenize, /decode, /info. */
+/* The protocol of text-embeddings-inference: /embed, /embed_all, /similarity, POST /, /tokenize, /decode, /info. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,7 +9,7 @@
 
 /* ---- embeddings and similarity -------------------------------------------------------------------- */
 
-/* Settings that change the embedding: those that cannot be applied are refused, not ignored. */
+/* Reads settings that affect the embedding. Unsupported values are refused, not ignored. */
 static cloob_status read_settings(call *c, const json *object)
 {
     bool truncate = false, normalize = true;
@@ -18,8 +18,9 @@ static cloob_status read_settings(call *c, const json *object)
     CLOOB_TRY(field_bool(c->ctx, object, "normalize", &normalize));
     CLOOB_TRY(field_int(c->ctx, object, "dimensions", 1, INT64_MAX, &c->dimensions));
     CLOOB_TRY(field_text(c->ctx, object, "truncation_direction", &direction));
-    if (strcasecmp(direction, "right") != 0) return refuse(c->ctx, "truncation_direction: only right is supported");
-    if (!field_absent(object, "prompt_name")) return refuse(c->ctx, "prompt_name: the model has no prompts");
+    if (strcasecmp(direction, "right") != 0) return refuse(c->ctx, "truncation_direction must be right");
+    if (!field_absent(object, "prompt_name"))
+        return refuse(c->ctx, "prompt_name is not supported: the model has no prompts");
     c->refuse_long = !truncate, c->raw = !normalize;
     return CLOOB_OK;
 }
@@ -46,7 +47,8 @@ cloob_status handle_similarity(call *c)
     CLOOB_TRY(read_settings(c, json_get(c->root, "parameters")));
     CLOOB_TRY(field_text(c->ctx, pair, "source_sentence", &source));
     if (!source || json_count(json_get(pair, "sentences")) < 1)
-        return refuse(c->ctx, "inputs: {\"source_sentence\": .., \"sentences\": [..]}, one sentence or more");
+        return refuse(c->ctx,
+                      "inputs must be {\"source_sentence\": .., \"sentences\": [..]} with at least one sentence");
     CLOOB_TRY(input_text(c, source));
     CLOOB_TRY(input_list(c, pair, "sentences", false));
     CLOOB_TRY(embed(c));
@@ -56,14 +58,14 @@ cloob_status handle_similarity(call *c)
     return CLOOB_OK;
 }
 
-/* POST / : a model for feature extraction embeds, one for similarity compares. Here the inputs decide. */
+/* POST / embeds or compares, depending on the inputs. In text-embeddings-inference it depends on the model. */
 cloob_status handle_tei_root(call *c)
 {
     return json_get(json_get(c->root, "inputs"), "sentences") ? handle_similarity(c) : handle_embed(c);
 }
 
-/* A row for every token, before unit length, in the space of the embeddings: for a text that the model reads at its
- * end, the last one is /embed's. One text is computed at a time. */
+/* Writes a row for every token, not normalised, in the embedding space. For a model that pools the text's last token,
+ * the last row is that of /embed. Texts are computed one at a time. */
 cloob_status handle_embed_all(call *c)
 {
     enum { NUMBER_BYTES = 16 };
@@ -90,7 +92,7 @@ cloob_status handle_embed_all(call *c)
 typedef cloob_status token_fn(call *c, const tokenizer *t, const json *v, bool special);
 
 /* start and stop are null, which the protocol allows: the tokenizer cleans a text before it splits it, so it has no
- * offsets into the text as it was sent. */
+ * offsets into the original text. */
 static cloob_status put_token(cloob_ctx *ctx, const tokenizer *t, json_out *w, int32_t id)
 {
     int32_t start = cloob_tokenizer_start_id(t);
@@ -107,14 +109,18 @@ static cloob_status put_token(cloob_ctx *ctx, const tokenizer *t, json_out *w, i
     return status;
 }
 
-/* special: start and end of the text are written. */
+/* special: include the start and end tokens. */
 static cloob_status tokenize_one(call *c, const tokenizer *t, const json *v, bool special)
 {
-    enum { TOKENIZE_TIMES = 8, ANSWER_BYTES = 100 }; /* memory: times the text's bytes; of a token in the answer */
+    enum {
+        TOKENIZE_TIMES = 8,
+        ANSWER_BYTES = 100
+    }; /* bounds of the memory: per byte of text; bytes per token in the
+                                                      * answer */
     const char *text = json_string(v);
     int32_t *ids = NULL;
     int64_t n = 0;
-    if (!text) return refuse(c->ctx, "inputs: a string or a list of strings");
+    if (!text) return refuse(c->ctx, "inputs must be a string or a list of strings");
     CLOOB_TRY(account_reserve(c->ctx, c->q->memory, TOKENIZE_TIMES * (int64_t)strlen(text)));
     CLOOB_TRY(cloob_tokenizer_encode(c->ctx, t, text, strlen(text), &ids, &n));
     if (n) CLOOB_TRY(call_own(c, ids));
@@ -133,7 +139,7 @@ static cloob_status decode_one(call *c, const tokenizer *t, const json *v, bool 
 {
     char *text = NULL;
     (void)special;
-    if (json_kind_of(v) != JSON_ARRAY) return refuse(c->ctx, "ids: a list of token ids, or a list of lists");
+    if (json_kind_of(v) != JSON_ARRAY) return refuse(c->ctx, "ids must be a list of token ids or a list of such lists");
     CLOOB_TRY(input_tokens(c, v));
     const batch_input *in = &c->in[c->inputs - 1];
     cloob_status status = cloob_tokenizer_decode(c->ctx, t, in->ids, in->count, &text);
@@ -143,8 +149,8 @@ static cloob_status decode_one(call *c, const tokenizer *t, const json *v, bool 
     return status;
 }
 
-/* The values of root[key], through the first model's tokenizer. One value gives a list of one, as in
- * text-embeddings-inference; ids are one value unless they are lists. */
+/* Answers each value of root[key] with the first model's tokenizer. A single value gives a list of one, as in
+ * text-embeddings-inference; a list of ids is one value. */
 static cloob_status answer_tokens(call *c, const char *key, token_fn *one)
 {
     const json *list = json_get(c->root, key), *inner = one == decode_one ? json_first(list) : list;
@@ -172,7 +178,9 @@ cloob_status handle_decode(call *c) { return answer_tokens(c, "ids", decode_one)
 
 cloob_status handle_info(call *c)
 {
-    static const char *const dtype[][2] = { { "bf16", "bfloat16" }, { "f16", "float16" }, { "int8", "int8" }, { "fp8", "float8" } };
+    static const char *const dtype[][2] = {
+        { "bf16", "bfloat16" }, { "f16", "float16" }, { "int8", "int8" }, { "fp8", "float8" }
+    };
     const serve_options *o = c->s->o;
     json_out *w = &c->w;
     cloob_model_facts f;

@@ -1,4 +1,4 @@
-/* Ollama, Cohere and Weaviate's inference containers. */
+/* The protocols of Ollama, Cohere and Weaviate's inference containers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 /* ---- Ollama -------------------------------------------------------------------------------------- */
 
-/* input, then images, each a string or a list. Without both the answer has no rows: Ollama's clients send that to load
- * a model. */
+/* Embeds input, then images, each a string or a list. Without either, the answer has no rows: Ollama's clients send
+ * this to load a model. */
 cloob_status handle_ollama(call *c)
 {
     bool truncate = true;
@@ -33,7 +33,7 @@ cloob_status handle_ollama(call *c)
     return CLOOB_OK;
 }
 
-/* The older /api/embeddings: one prompt, or one image. */
+/* The older /api/embeddings with a single prompt or image. */
 cloob_status handle_ollama_prompt(call *c)
 {
     const char *prompt = NULL;
@@ -42,7 +42,7 @@ cloob_status handle_ollama_prompt(call *c)
     if (prompt && *prompt) CLOOB_TRY(input_text(c, prompt));
     CLOOB_TRY(input_list(c, c->root, "images", true));
     c->may_be_empty = true;
-    if (c->inputs > 1) return refuse(c->ctx, "one prompt or one image; /api/embed takes several");
+    if (c->inputs > 1) return refuse(c->ctx, "send one prompt or one image; /api/embed accepts several");
     CLOOB_TRY(embed(c));
     json_begin(&c->w, NULL, '{');
     json_put_floats(&c->w, "embedding", c->rows.data, c->rows.n ? c->rows.width : 0);
@@ -82,7 +82,7 @@ cloob_status handle_version(call *c)
 
 /* ---- Cohere -------------------------------------------------------------------------------------- */
 
-/* Which of the two embedding_types are asked for. */
+/* Which embedding_types are requested. */
 static cloob_status read_types(call *c, bool *floats, bool *base64)
 {
     const json *list = json_get(c->root, "embedding_types");
@@ -91,12 +91,12 @@ static cloob_status read_types(call *c, bool *floats, bool *base64)
         const char *word = json_string(v) ? json_string(v) : "";
         *floats |= strcmp(word, "float") == 0, *base64 |= strcmp(word, "base64") == 0;
         if (strcmp(word, "float") != 0 && strcmp(word, "base64") != 0)
-            return refuse(c->ctx, "embedding_types: float and base64 are supported");
+            return refuse(c->ctx, "embedding_types must contain only float and base64");
     }
-    return *floats || *base64 ? CLOOB_OK : refuse(c->ctx, "embedding_types: a list of float and base64");
+    return *floats || *base64 ? CLOOB_OK : refuse(c->ctx, "embedding_types must be a list of float and base64");
 }
 
-/* images, texts, and inputs, each of whose contents is one text or one image. */
+/* Embeds images, texts, and inputs, where each content is one text or one image. */
 cloob_status handle_cohere(call *c)
 {
     bool floats, base64;
@@ -109,7 +109,7 @@ cloob_status handle_cohere(call *c)
     for (const json *v = json_first(json_get(c->root, "inputs")); v; v = json_next(v)) {
         int64_t before = c->inputs;
         CLOOB_TRY(input_content(c, json_get(v, "content")));
-        if (c->inputs != before + 1) return refuse(c->ctx, "inputs: a content holds one text or one image");
+        if (c->inputs != before + 1) return refuse(c->ctx, "inputs: each content must be one text or one image");
     }
     CLOOB_TRY(embed(c));
     json_begin(w, NULL, '{');

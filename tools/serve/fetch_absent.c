@@ -1,4 +1,4 @@
-/* A build without libcurl fetches nothing. */
+/* Replaces fetch_curl.c in a build without libcurl: nothing is downloaded. */
 #include "core/ctx.h"
 #include "serve/state.h"
 
@@ -8,7 +8,7 @@ cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, 
     (void)o, (void)url, (void)max_bytes, (void)timeout_s, (void)memory;
     *data = NULL, *bytes = 0;
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                    "URLs are not fetched: this build has no libcurl; send the image itself");
+                    "URLs are not supported: this build has no libcurl; send the image itself");
 }
 
 cloob_status fetch_forward(cloob_ctx *ctx, const serve_options *o, const http_request *q, int *code,
@@ -16,5 +16,5 @@ cloob_status fetch_forward(cloob_ctx *ctx, const serve_options *o, const http_re
 {
     (void)o, (void)q;
     *code = 0, *data = NULL, *bytes = 0;
-    return ctx_fail(ctx, CLOOB_ERR_IO, "requests are not forwarded: this build has no libcurl");
+    return ctx_fail(ctx, CLOOB_ERR_IO, "forwarding is not supported: this build has no libcurl");
 }

@@ -1,4 +1,4 @@
-/* Downloads with libcurl: only named hosts, bounded in size, time and redirects. */
+/* Downloads with libcurl: only from allowed hosts, with limits on size, time and redirects. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ typedef struct download {
     bool too_big, private_address, redirected;
 } download;
 
-/* Downloads that hold little give up first, so that those that hold much can end. */
+/* Seconds to wait for memory. Downloads that hold less memory give up earlier, so that those that hold more can
+ * finish. */
 static double longest_wait_s(const account *a)
 {
     return 0.2 + (a->of ? 5 * (double)a->held / (double)a->of->limit : 0);
@@ -53,7 +54,7 @@ static size_t receive(char *from, size_t size, size_t count, void *arg)
     return n;
 }
 
-/* Addresses outside the public internet. */
+/* Whether an address is outside the public internet. */
 static bool is_private(const struct sockaddr *a)
 {
     if (a->sa_family == AF_INET) {
@@ -69,7 +70,8 @@ static bool is_private(const struct sockaddr *a)
            IN6_IS_ADDR_MULTICAST(ip) || IN6_IS_ADDR_V4MAPPED(ip) || (ip->s6_addr[0] & 0xFE) == 0xFC;
 }
 
-/* A named host may be in a private network, as a local image server is; a redirect may not lead into one. */
+/* Opens a socket. An allowed host may be in a private network, such as a local image server, but a redirect must not
+ * lead into one. */
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
 {
     download *d = arg;
@@ -110,25 +112,26 @@ static void set_up(CURL *c, const char *url, long timeout_s, download *d)
 
 static cloob_status refuse_url(cloob_ctx *ctx, const char *why)
 {
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the URL is not fetched: %s", why);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "cannot fetch the URL: %s", why);
 }
 
-/* One hop; *next is where a redirect leads, to be freed by curl_free, or NULL. */
+/* Sends one request. *next: the target of a redirect, or NULL; free it with curl_free. */
 static cloob_status fetch_once(cloob_ctx *ctx, CURL *c, download *d, char **next)
 {
     long code = 0;
     char *where = NULL;
     CURLcode result = curl_lib.curl_easy_perform(c);
     *next = NULL;
-    if (d->too_big || result == CURLE_FILESIZE_EXCEEDED) return refuse_url(ctx, "it is larger than a request may be");
+    if (d->too_big || result == CURLE_FILESIZE_EXCEEDED)
+        return refuse_url(ctx, "its content is larger than the limit of a request");
     if (d->reserved != CLOOB_OK) return d->reserved;
-    if (d->private_address) return refuse_url(ctx, "it leads into a private network");
+    if (d->private_address) return refuse_url(ctx, "it redirects into a private network");
     if (result != CURLE_OK) return refuse_url(ctx, curl_lib.curl_easy_strerror(result));
     curl_lib.curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &code);
     if (code < 300 || code >= 400) return CLOOB_OK;
     curl_lib.curl_easy_getinfo(c, CURLINFO_REDIRECT_URL, &where);
     *next = where ? strdup(where) : NULL;
-    return *next ? CLOOB_OK : refuse_url(ctx, "a redirect without a target");
+    return *next ? CLOOB_OK : refuse_url(ctx, "it redirects without a target");
 }
 
 cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, size_t max_bytes, long timeout_s,
@@ -140,7 +143,7 @@ cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, 
     *data = NULL, *bytes = 0;
     for (int hop = 0; status == CLOOB_OK; hop++) {
         CURL *c = NULL;
-        if (!host_allowed(o, at)) status = refuse_url(ctx, "its host is not among those that --allow-url-host names");
+        if (!host_allowed(o, at)) status = refuse_url(ctx, "its host is not allowed; add it with --allow-url-host");
         else if (hop > MAX_REDIRECTS) status = refuse_url(ctx, "too many redirects");
         else if (!(c = curl_lib.curl_easy_init())) status = ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory");
         if (status != CLOOB_OK) break;
@@ -153,7 +156,7 @@ cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, 
         if (!next) break;
     }
     free(at);
-    if (status == CLOOB_OK && !d.bytes) status = refuse_url(ctx, "it is empty");
+    if (status == CLOOB_OK && !d.bytes) status = refuse_url(ctx, "its content is empty");
     unsigned char *whole = status == CLOOB_OK ? realloc(d.data, d.bytes) : NULL;
     if (whole) d.data = whole, account_set(memory, memory->held - (int64_t)(d.cap - d.bytes));
     if (status == CLOOB_OK) *data = d.data, *bytes = d.bytes;

@@ -1,4 +1,4 @@
-/* The handlers that the table of routes names, and what they share: the call, fields of JSON bodies, inputs, embedding.
+/* The handlers in the table of routes, and their common functions: the call, fields of JSON bodies, inputs, embedding.
  *
  *     cloob_status handle_vectors(call *c)
  *     {
@@ -10,7 +10,7 @@
  *         json_put_floats(&c->w, NULL, c->rows.data, c->rows.width);
  *         return CLOOB_OK;
  *     }
- */
+ * */
 #ifndef SERVE_HANDLERS_H
 #define SERVE_HANDLERS_H
 
@@ -35,9 +35,9 @@ route_fn handle_thumb, handle_image, handle_page, handle_docs, handle_openapi, h
 
 /* ---- a request and its handler ----------------------------------------------------------------------- */
 
-/* A handler that returns CLOOB_OK has written its answer to w, which is then sent with status 200, or set r. Another
- * status becomes an error with the context's text, unless r has one already. After the handler the brackets of w that
- * are still open are closed, and everything that the call holds is released. */
+/* State of a request while its handler runs. A handler that returns CLOOB_OK has written its answer to w, which is sent
+ * with status 200, or has set r. Any other status becomes an error with the context's text, unless r already has an
+ * error. After the handler, open brackets of w are closed, and everything the call owns is released. */
 struct call {
     serve *s;
     cloob_ctx *ctx;
@@ -47,121 +47,121 @@ struct call {
     const json *root; /* the body, an object; NULL: not JSON (GET, images, forms) */
     json_out w;
 
-    batch_input *in; /* what is to be embedded */
+    batch_input *in; /* inputs to embed */
     int64_t inputs, inputs_cap;
-    void **owned; /* freed with the call */
+    void **owned; /* memory freed with the call */
     int64_t owned_count, owned_cap;
 
     served_model *m;    /* the model of the call; NULL: embed() finds it by `model` */
     const char *model;  /* name in the request; NULL: the first model */
     int64_t dimensions; /* 0: all */
-    int64_t images;     /* where images and texts are two lists: how many inputs, from the first on, are images */
+    int64_t images;     /* number of images, if images and texts are separate lists; the images are first */
     bool raw;           /* rows are not scaled to unit length */
     bool refuse_long;   /* a text longer than the context is refused instead of cut */
-    bool may_be_empty;  /* no input is not an error: there are no rows then */
-    bool skip_errors;   /* images that cannot be read do not fail the request: their rows are zeros */
-    char **error;       /* (images) why an image cannot be read, NULL where it can; NULL: all can */
+    bool may_be_empty;  /* an empty input is not an error; the result then has no rows */
+    bool skip_errors;   /* unreadable images do not fail the request: their rows are zeros */
+    char **error;       /* (images) why an image is unreadable, NULL if it is readable; NULL: all are */
     batch_rows rows;    /* set by embed() */
 
     served_index *x; /* set by call_index() */
     index_view *v;
 };
 
-/* Begins an answer that is an object, whose next member is a list; both stay open. */
+/* Starts an answer that is an object with a list as its next member; both stay open. */
 static inline void answer_list(call *c, const char *key)
 {
     json_begin(&c->w, NULL, '{');
     json_begin(&c->w, key, '[');
 }
 
-/* Answers a request on the calling thread. */
+/* Processes a request on the calling thread. */
 void call_run(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r);
 
-/* An error with this code; for `return call_error(..)`. */
+/* Sets an error with this HTTP status; for `return call_error(..)`. */
 #define call_error(c, code, ...) (http_error((c)->r, (c)->q, code, __VA_ARGS__), CLOOB_ERR_ARGUMENT)
 
-/* The index of this name (NULL or "": the first) and its current view, into x and v. */
+/* Sets x and v to the index of this name (NULL or "": the first) and its current view. */
 cloob_status call_index(call *c, const char *name);
 
 /* ---- bodies -------------------------------------------------------------------------------------- */
 
-/* CLOOB_ERR_ARGUMENT with this text. */
+/* Fails with CLOOB_ERR_ARGUMENT and this text. */
 #define refuse(ctx, ...) ctx_fail(ctx, CLOOB_ERR_ARGUMENT, __VA_ARGS__)
 
-/* The body as a JSON object. The caller closes *doc. */
+/* Parses the body as a JSON object. The caller closes *doc. */
 cloob_status body_object(cloob_ctx *ctx, const http_request *q, json_doc **doc);
 
-/* The parts of a multipart body, which the call owns. */
+/* Parses a multipart body. The call owns the parts. */
 cloob_status body_parts(call *c, form_part **part, int *n);
 
-/* Refuses an object with a member that `known`, words separated by spaces, does not list: a misspelt setting is not
- * ignored. */
+/* Fails if the object has a member that is not in `known`, a list of words separated by spaces, so that misspelt
+ * settings are not ignored. */
 cloob_status known_keys(cloob_ctx *ctx, const json *object, const char *known);
 
-/* A member of an object; null counts as absent. *out stays as it is when the member is absent, or refused because it is
- * of another kind. */
+/* Read a member of an object; null counts as absent. *out is unchanged if the member is absent or has the wrong type,
+ * which is an error. */
 bool field_absent(const json *object, const char *key);
 cloob_status field_text(cloob_ctx *ctx, const json *object, const char *key, const char **out);
 cloob_status field_bool(cloob_ctx *ctx, const json *object, const char *key, bool *out);
 cloob_status field_int(cloob_ctx *ctx, const json *object, const char *key, int64_t min, int64_t max, int64_t *out);
 cloob_status field_number(cloob_ctx *ctx, const json *object, const char *key, double *out);
-/* A member that is one of two words; *out: the second. */
+/* Reads a member that is one of two words; *out: whether it is the second. */
 cloob_status field_word(cloob_ctx *ctx, const json *object, const char *key, const char *no, const char *yes,
                         bool *out);
 
 /* ---- inputs: texts and images of a request ---------------------------------------------------------- */
 
-/* Makes the call free this memory, also on failure. NULL: CLOOB_ERR_MEMORY. */
+/* Makes the call own this memory, also on failure. Fails with CLOOB_ERR_MEMORY for NULL. */
 cloob_status call_own(call *c, void *memory);
-/* Texts and bytes stay the caller's. */
+/* Add an input. Texts and bytes remain the caller's. */
 cloob_status input_text(call *c, const char *text);
 cloob_status input_own_text(call *c, char *text); /* call_own, then input_text */
 cloob_status input_bytes(call *c, const void *data, size_t bytes);
-/* An image as clients write it: a data URL, bare base64, or an http(s) URL whose host is allowed. */
+/* Adds an image in the forms that clients send: a data URL, bare base64, or an http(s) URL of an allowed host. */
 cloob_status input_image(call *c, const char *text);
-/* A list of token ids. */
+/* Adds a list of token ids. */
 cloob_status input_tokens(call *c, const json *list);
-/* A string, a list of token ids, an object {"text": ..} or {"image": ..}, or a list of these. A string is an image when
- * it is a data URL of an image, or when `images` is set. */
+/* Adds a string, a list of token ids, an object {"text": ..} or {"image": ..}, or a list of these. A string is an image
+ * if it is an image data URL or `images` is set. */
 cloob_status input_any(call *c, const json *v, bool images);
-/* Strings of the list object[key], or one string, as texts or as images; an absent list adds nothing. */
+/* Adds the string object[key], or its list of strings, as texts or images; does nothing if the key is absent. */
 cloob_status input_list(call *c, const json *object, const char *key, bool images);
-/* The images of root["images"], then the texts of root["texts"]; sets c->images. */
+/* Adds the images of root["images"], then the texts of root["texts"]; sets c->images. */
 cloob_status input_images_and_texts(call *c);
-/* The content of a message, as OpenAI's chat and Cohere have it: a string, or parts of type text and image_url. An
- * empty text counts only where it is the whole content. */
+/* Adds the content of a message in the form of OpenAI's chat and Cohere: a string, or parts of type text and image_url.
+ * An empty text is only added if it is the whole content. */
 cloob_status input_content(call *c, const json *content);
 
 /* ---- embedding ----------------------------------------------------------------------------------------- */
 
-/* Embeds the inputs within the request's deadline, into c->rows. CLOOB_ERR_BUSY with r->wait set when too many requests
- * with images are running: the handler is then called again. */
+/* Embeds the inputs into c->rows before the request's deadline. Returns CLOOB_ERR_BUSY with r->wait set if too many
+ * requests with images are running; the handler is then called again. */
 cloob_status embed(call *c);
 
-/* The row of input i. */
+/* Row of input i. */
 static inline float *row_at(const call *c, int64_t i) { return c->rows.data + i * c->rows.width; }
 
-/* Rows from `first` on as a list of lists. */
+/* Writes rows from `first` on as a list of lists. */
 void put_rows(call *c, const char *key, int64_t first, int64_t n);
-/* A row as base64 of its floats, little-endian, as every supported machine is. */
+/* Writes a row as base64 of its floats (little-endian, as on every supported machine). */
 void put_base64(json_out *w, const char *key, const float *row, int64_t n);
-/* The setting "errors": "skip"; and its part of the answer: for every image null, or why it cannot be read. */
+/* Reads the setting "errors": "skip"; writes, for every image, null or why it is unreadable. */
 cloob_status read_errors(call *c);
 void put_errors(call *c);
 
-/* row (n) to unit length; a row of zeros stays. */
+/* Scales a row (n) to unit length; a row of zeros is unchanged. */
 void unit_row(float *row, int64_t n);
 double dot_rows(const float *a, const float *b, int64_t n);
 
 /* ---- entries of an index ---------------------------------------------------------------------------- */
 
-/* search_index_query in the call's index, within its memory; sets q->D and lowers q->max_hits to the number of entries.
- * The call owns *out. */
+/* Searches the call's index (search_index_query) within the memory of its account; sets q->D and limits q->max_hits to
+ * the number of entries. The call owns *out. */
 cloob_status find_entries(call *c, search_query *q, search_hit **out, int64_t *found, int64_t *total);
 
-/* An entry's path as a member or an element of the answer. */
+/* Writes an entry's path as a member or list element. */
 void put_entry_name(json_out *w, const char *key, const cloob_search *s, int64_t i);
-/* An entry's path in a new string; NULL when out of memory. */
+/* Returns an entry's path in a new string; NULL: out of memory. */
 char *entry_name(const cloob_search *s, int64_t i);
 
 #endif

@@ -1,4 +1,4 @@
-/* Replies: JSON, text, and errors in the format of the protocol used. */
+/* Replies: JSON, text, and errors in the formats of the protocols. */
 #include "serve/http.h"
 
 #include <stdarg.h>
@@ -34,7 +34,7 @@ void http_text(http_reply *r, int code, const char *text)
 {
     *r = (http_reply){ .code = code,
                        .type = "text/plain; charset=utf-8",
-                       .data = (char *)(uintptr_t)text, /* only read */
+                       .data = (char *)(uintptr_t)text, /* never modified */
                        .bytes = strlen(text),
                        .is_static = true,
                        .fd = -1 };
@@ -52,7 +52,8 @@ void http_json(http_reply *r, int code, json_out *w)
         http_text(r, 503, "{\"error\":{\"message\":\"out of memory\"}}");
         r->retry_after = 1;
     } else {
-        char *whole = realloc(w->data, w->len + 1); /* without spare capacity: a slow client may hold it for long */
+        char *whole = realloc(w->data, w->len + 1); /* without spare capacity, because a slow client may hold it for a
+                                                     * long time */
         if (whole) w->data = whole;
         *r = (http_reply){ .code = code, .data = w->data, .bytes = w->len, .fd = -1 };
     }
@@ -121,7 +122,7 @@ int http_code(cloob_status status)
     case CLOOB_ERR_UNSUPPORTED: return 400;
     case CLOOB_ERR_BUSY: return 429;
     case CLOOB_ERR_STOPPED:
-    case CLOOB_ERR_IO: /* of the server's own files: weights, an index */
+    case CLOOB_ERR_IO: /* the server's own files: weights, an index */
     case CLOOB_ERR_MEMORY: return 503;
     default: return 500;
     }

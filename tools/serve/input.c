@@ -1,4 +1,4 @@
-/* Reads JSON bodies, and gathers the texts and images that are to be embedded. */
+/* Reads JSON bodies, and collects the texts and images to embed. */
 #include "serve/handlers.h"
 
 #include <stdlib.h>
@@ -9,12 +9,12 @@
 #include "core/text.h"
 #include "core/ctx.h"
 
-enum { MAX_VALUES = 300000 }; /* of a JSON body: bounds its memory to about 60 MB */
+enum { MAX_VALUES = 300000 }; /* limit on the values in a JSON body, which bounds its memory to about 60 MB */
 
 /* ---- JSON bodies --------------------------------------------------------------------------------- */
 
-/* An upper bound of the memory of a parsed JSON text: its strings, and 200 bytes for a value; a value ends at a comma
- * or a bracket. */
+/* Upper bound of the memory of parsed JSON: its strings, and 200 bytes per value; a value ends at a comma or a
+ * bracket. */
 static int64_t json_memory(const char *text, size_t bytes)
 {
     int64_t values = 1;
@@ -46,7 +46,7 @@ cloob_status known_keys(cloob_ctx *ctx, const json *object, const char *known)
 {
     for (const json *v = json_first(object); v; v = json_next(v))
         if (!json_key(v) || !is_word_of(known, json_key(v)))
-            return refuse(ctx, "unknown key \"%.100s\"; known are: %s", json_key(v) ? json_key(v) : "", known);
+            return refuse(ctx, "unknown key \"%.100s\"; supported: %s", json_key(v) ? json_key(v) : "", known);
     return CLOOB_OK;
 }
 
@@ -62,15 +62,15 @@ cloob_status field_text(cloob_ctx *ctx, const json *object, const char *key, con
 cloob_status field_bool(cloob_ctx *ctx, const json *object, const char *key, bool *out)
 {
     if (field_absent(object, key) || json_bool(json_get(object, key), out)) return CLOOB_OK;
-    return refuse(ctx, "%s: true or false", key);
+    return refuse(ctx, "%s must be true or false", key);
 }
 
 cloob_status field_int(cloob_ctx *ctx, const json *object, const char *key, int64_t min, int64_t max, int64_t *out)
 {
     if (field_absent(object, key)) return CLOOB_OK;
     if (json_int(json_get(object, key), out) && *out >= min && *out <= max) return CLOOB_OK;
-    if (max == INT64_MAX) return refuse(ctx, "%s: an integer, at least %lld", key, (long long)min);
-    return refuse(ctx, "%s: an integer from %lld to %lld", key, (long long)min, (long long)max);
+    if (max == INT64_MAX) return refuse(ctx, "%s must be an integer of at least %lld", key, (long long)min);
+    return refuse(ctx, "%s must be an integer from %lld to %lld", key, (long long)min, (long long)max);
 }
 
 cloob_status field_number(cloob_ctx *ctx, const json *object, const char *key, double *out)
@@ -130,7 +130,7 @@ cloob_status input_own_text(call *c, char *text)
 
 cloob_status input_bytes(call *c, const void *data, size_t bytes)
 {
-    if (!bytes) return refuse(c->ctx, "an image of no bytes");
+    if (!bytes) return refuse(c->ctx, "an image is empty");
     return add(c, (batch_input){ .kind = BATCH_IMAGE_FILE, .data = data, .bytes = bytes });
 }
 
@@ -144,11 +144,10 @@ cloob_status input_image(call *c, const char *text)
             fetch_url(c->ctx, o, text, (size_t)o->max_body_mb << 20, (long)o->timeout_s, c->q->memory, &data, &bytes));
     } else {
         const char *from = data_url_image(text);
-        if (!from && strncasecmp(text, "data:", 5) == 0) return refuse(c->ctx, "a data URL that is no base64 image");
+        if (!from && strncasecmp(text, "data:", 5) == 0) return refuse(c->ctx, "a data URL is not a base64 image");
         if (!from) from = text;
         CLOOB_TRY(account_reserve(c->ctx, c->q->memory, (int64_t)(strlen(from) / 4 * 3)));
-        if (!base64_decode(from, strlen(from), &data, &bytes))
-            return refuse(c->ctx, "an image that is not valid base64");
+        if (!base64_decode(from, strlen(from), &data, &bytes)) return refuse(c->ctx, "an image is not valid base64");
     }
     CLOOB_TRY(call_own(c, data));
     return input_bytes(c, data, bytes);
@@ -161,7 +160,8 @@ cloob_status input_tokens(call *c, const json *list)
     CLOOB_TRY(call_own(c, ids));
     for (const json *v = json_first(list); v; v = json_next(v)) {
         int64_t id;
-        if (!json_int(v, &id) || id < 0 || id > INT32_MAX) return refuse(c->ctx, "token ids are integers, at least 0");
+        if (!json_int(v, &id) || id < 0 || id > INT32_MAX)
+            return refuse(c->ctx, "token ids must be integers of at least 0");
         ids[at++] = (int32_t)id;
     }
     return add(c, (batch_input){ .kind = BATCH_TOKENS, .ids = ids, .count = n });
@@ -173,9 +173,9 @@ static cloob_status add_value(call *c, const json *v, bool images)
     if (json_kind_of(v) == JSON_ARRAY) return input_tokens(c, v);
     if (text) return images || strncasecmp(text, "data:image/", 11) == 0 ? input_image(c, text) : input_text(c, text);
     if (json_kind_of(v) != JSON_OBJECT)
-        return refuse(c->ctx, "input holds strings, lists of token ids, or objects with text or image");
+        return refuse(c->ctx, "input must contain strings, lists of token ids, or objects with text or image");
     text = json_string(json_get(v, "text")), image = json_string(json_get(v, "image"));
-    if (!text == !image) return refuse(c->ctx, "an input object holds either text or image, a string");
+    if (!text == !image) return refuse(c->ctx, "an input object must have either text or image, as a string");
     return text ? input_text(c, text) : input_image(c, image);
 }
 
@@ -193,7 +193,7 @@ cloob_status input_list(call *c, const json *object, const char *key, bool image
     if (field_absent(object, key)) return CLOOB_OK;
     for (; v; v = v == list ? NULL : json_next(v)) {
         const char *text = json_string(v);
-        if (!text) return refuse(c->ctx, "%s: a list of strings", key);
+        if (!text) return refuse(c->ctx, "%s must be a list of strings", key);
         CLOOB_TRY(images ? input_image(c, text) : input_text(c, text));
     }
     return CLOOB_OK;
@@ -214,8 +214,8 @@ cloob_status input_content(call *c, const json *content)
         const char *text = json_string(json_get(part, "text"));
         const char *url = json_string(image) ? json_string(image) : json_string(json_get(image, "url"));
         if (url) CLOOB_TRY(input_image(c, url));
-        else if (!text) return refuse(c->ctx, "a part of a content holds text, or image_url with its url");
-        else if (*text) CLOOB_TRY(input_text(c, text)); /* vLLM's clients send an empty text with an image */
+        else if (!text) return refuse(c->ctx, "a part of a content must have text, or image_url with its url");
+        else if (*text) CLOOB_TRY(input_text(c, text)); /* vLLM's clients send an empty text along with an image */
     }
     return CLOOB_OK;
 }

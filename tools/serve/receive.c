@@ -1,4 +1,4 @@
-/* Receives requests and sends answers: access checks, size limits, routing, and the headers of every answer. */
+/* Receives requests and sends answers: access control, size limits, routing, and the headers of all answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "serve/text.h"
 #include "infer/batcher.h"
 
-/* Takes the same time wherever the first difference is. */
+/* Compares in constant time, whatever the position of the first difference. */
 static bool same_secret(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b);
@@ -30,8 +30,9 @@ static bool has_key(const serve *s, const request *x)
     return plain && same_secret(plain, s->key);
 }
 
-/* Without a key, pages of other sites must not reach a server on loopback. Their requests have another Host (after DNS
- * rebinding) or another Origin; requests for images and scripts have no Origin, but Sec-Fetch-Site names their site. */
+/* Without a key, a server on loopback must not be reachable from pages of other sites. Their requests have another Host
+ * (DNS rebinding) or another Origin; requests for images and scripts have no Origin, but Sec-Fetch-Site identifies
+ * them. */
 static bool from_another_site(const serve *s, const request *x)
 {
     const char *host = header(x, "Host"), *origin = header(x, "Origin");
@@ -42,7 +43,7 @@ static bool from_another_site(const serve *s, const request *x)
     if (!host_parse(host, &wanted)) return true;
     bool own_name = host_parse(s->o->host, &own) && strcmp(own.name, wanted.name) == 0;
     if (!own_name && !host_is_loopback(&wanted)) return true;
-    bool is_link = mode && strcmp(mode, "navigate") == 0; /* the user follows a link to the page */
+    bool is_link = mode && strcmp(mode, "navigate") == 0; /* the user followed a link to the page */
     if (site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0 && !is_link) return true;
     if (!origin) return false;
     size_t scheme = strncasecmp(origin, "https://", 8) == 0 ? 8 : strncasecmp(origin, "http://", 7) == 0 ? 7 : 0;
@@ -63,7 +64,7 @@ static enum MHD_Result read_framing(void *arg, enum MHD_ValueKind kind, const ch
     framing *f = arg;
     (void)kind;
     if (!value) value = "";
-    f->odd_name = f->odd_name || !*key || key[strspn(key, token)]; /* "Content-Length : 5" */
+    f->odd_name = f->odd_name || !*key || key[strspn(key, token)]; /* for example "Content-Length : 5" */
     if (strcasecmp(key, "Host") == 0) f->hosts++;
     if (strcasecmp(key, "Origin") == 0) f->origins++;
     if (strcasecmp(key, "Transfer-Encoding") == 0) f->encodings++, f->encoding = value;
@@ -73,7 +74,7 @@ static enum MHD_Result read_framing(void *arg, enum MHD_ValueKind kind, const ch
     return MHD_YES;
 }
 
-/* Requests that a proxy may parse differently (request smuggling): the reason to refuse, or NULL. */
+/* Why a proxy might parse the request differently (request smuggling); NULL: it cannot. */
 static const char *ambiguous(const request *x, const char *version)
 {
     framing f = { 0 };
@@ -104,7 +105,7 @@ static void check_request(server *v, request *x, const char *method, const char 
     x->q.content_type = strdup(type ? type : "");
     x->limit = (size_t)s->o->max_body_mb << 20;
     if (x->limit > (size_t)s->memory.limit / 4)
-        x->limit = (size_t)s->memory.limit / 4; /* parsed, it takes as much again */
+        x->limit = (size_t)s->memory.limit / 4; /* the parsed body takes as much memory again */
     if (!x->q.content_type) refuse_early(x, 503, "out of memory");
     else if (unclear) {
         refuse_early(x, 400, unclear);
@@ -113,12 +114,12 @@ static void check_request(server *v, request *x, const char *method, const char 
         refuse_early(x, 403, "cross-site request refused; set --api-key-file, or --insecure to allow it");
     else if (!x->q.route && !allow) refuse_early(x, 404, "not found; /openapi.json lists the endpoints");
     else if (!x->q.route) {
-        refuse_early(x, 405, "the path takes another method");
+        refuse_early(x, 405, "method not allowed for this path");
         x->r.allow = allow;
     } else if (!(x->q.route->flags & ROUTE_OPEN) && !has_key(s, x))
         refuse_early(x, 401, "the API key is missing or wrong");
     else if (length && strtoull(length, NULL, 10) > x->limit)
-        refuse_early(x, 413, "the body is larger than the server takes"), x->unread = true;
+        refuse_early(x, 413, "the body is larger than the server's limit"), x->unread = true;
 }
 
 static enum MHD_Result copy_query(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
@@ -126,7 +127,7 @@ static enum MHD_Result copy_query(void *arg, enum MHD_ValueKind kind, const char
     http_request *q = arg;
     (void)kind;
     if (q->queries == HTTP_MAX_QUERY) return MHD_NO;
-    q->query[q->queries++] = (http_pair){ key, value ? value : "" }; /* as long-lived as the request */
+    q->query[q->queries++] = (http_pair){ key, value ? value : "" }; /* valid as long as the request */
     return MHD_YES;
 }
 
@@ -152,7 +153,7 @@ static request *begin_request(server *v, struct MHD_Connection *c, const char *p
     return x;
 }
 
-/* Makes the buffer hold a body of `want` bytes. Doubles it, up to the Content-Length of the request. */
+/* Grows the buffer to hold a body of `want` bytes: doubles it, up to the Content-Length of the request. */
 static bool grow(request *x, size_t want)
 {
     const char *length = header(x, "Content-Length");
@@ -176,7 +177,7 @@ static void receive(server *v, request *x, const char *data, size_t n)
     if (x->refused) return;
     if (clock_seconds() - x->begun_at > (double)v->s->o->timeout_s)
         refuse_early(x, 408, "the request took too long to arrive");
-    else if (x->q.bytes + n > x->limit) refuse_early(x, 413, "the body is larger than the server takes");
+    else if (x->q.bytes + n > x->limit) refuse_early(x, 413, "the body is larger than the server's limit");
     else if (!grow(x, x->q.bytes + n))
         refuse_early(x, 429, "other requests use the server's memory (--memory-limit); try again later");
     else {
@@ -186,13 +187,13 @@ static void receive(server *v, request *x, const char *data, size_t n)
         x->q.body = x->body;
     }
     if (!x->refused) return;
-    drop_body(x); /* the rest is read and dropped, so that the client can receive the answer */
+    drop_body(x); /* the rest of the body is read and discarded, so that the client can receive the answer */
     account_set(&x->memory, 0);
 }
 
 /* ---- answers --------------------------------------------------------------------------------------- */
 
-/* What a page may do: nothing from elsewhere, nothing inline. */
+/* The page may load only its own files, and no inline scripts or styles. */
 static const char page_policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; frame-ancestors 'none'";
@@ -207,7 +208,7 @@ static struct MHD_Response *make_response(http_reply *r)
     struct MHD_Response *m;
     if (r->fd >= 0) {
         m = mhd.MHD_create_response_from_fd64((uint64_t)r->fd_bytes, r->fd);
-        if (m) r->fd = -1; /* closed with the response */
+        if (m) r->fd = -1; /* closed by libmicrohttpd with the response */
     } else {
         m = mhd.MHD_create_response_from_buffer(r->bytes, r->data,
                                                 r->is_static ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_FREE);
@@ -242,14 +243,14 @@ static void count_reply(serve *s, const request *x)
 
 static enum MHD_Result reply_send(server *v, request *x)
 {
-    drop_body(x); /* from now on the request holds only its answer, which may be too large */
+    drop_body(x); /* the account then holds only the answer, which may exceed the budget */
     if (!account_set(&x->memory, x->r.is_static || x->r.fd >= 0 ? 0 : (int64_t)x->r.bytes)) {
         http_error(&x->r, &x->q, 429, "other requests use the server's memory (--memory-limit); try again later");
         account_set(&x->memory, 0);
     }
     count_reply(v->s, x);
     int code = x->r.code;
-    /* The client must read the answer within --timeout, and one second more for every 256 KiB. */
+    /* The client must read the answer within --timeout plus one second per 256 KiB. */
     double bytes = x->r.fd >= 0 ? (double)x->r.fd_bytes : (double)x->r.bytes;
     double until = clock_seconds() + (double)v->s->o->timeout_s + bytes / (256 << 10);
     client_set(v, x->connection, CLIENT_READS, until);
@@ -292,7 +293,8 @@ enum MHD_Result receive_request(void *arg, struct MHD_Connection *c, const char 
         *own = x = begin_request(v, c, path, method, version);
         if (!x) return MHD_NO;
         bool body = header(x, "Content-Length") || header(x, "Transfer-Encoding");
-        /* a small body is read first, so that the client is there for the answer; a large one is not */
+        /* A small body is read before the answer is sent, so that the client does not get a reset connection; a large
+         * one is not. */
         return x->refused && (!body || x->unread) ? dispatch(v, x, c) : MHD_YES;
     }
     if (*data_bytes) {

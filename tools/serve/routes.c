@@ -1,4 +1,4 @@
-/* The table of routes; page/openapi.json describes what each takes and answers. */
+/* The table of routes. page/openapi.json describes their requests and answers. */
 #include <string.h>
 
 #include "serve/handlers.h"
@@ -65,7 +65,7 @@ const route routes[] = {
     { "GET",  "/metrics",           handle_metrics,       QUICK,       ERROR_OPENAI },
     { "GET",  "/openapi.json",      handle_openapi,       OPEN,        ERROR_OPENAI },
 
-    /* the page, and the description of the interface as a page */
+    /* the page, and the interface description as a page */
     { "GET",  "/docs",              handle_docs,          OPEN,        ERROR_OPENAI },
     { "GET",  "/",                  handle_page,          OPEN,        ERROR_OPENAI },
     { "GET",  "/page/{name}",       handle_asset,         OPEN,        ERROR_OPENAI },
@@ -87,7 +87,7 @@ static bool matches(const char *pattern, const char *path, const char **tail)
 
 const route *route_find(const char *method, const char *path, const char **tail, const char **allow)
 {
-    bool head = strcmp(method, "HEAD") == 0; /* as GET; the body is left out when it is sent */
+    bool head = strcmp(method, "HEAD") == 0; /* handled as GET; the body is omitted when sending */
     *allow = NULL;
     for (const route *r = routes; r->method; r++) {
         if (!matches(r->path, path, tail)) continue;

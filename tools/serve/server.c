@@ -1,4 +1,4 @@
-/* Starting the server, waiting for a signal, draining. */
+/* Starts the server, waits for a signal, and shuts down after answering pending requests. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <malloc.h>
@@ -25,7 +25,8 @@ static shared_object mhd_library = { .file = { "libmicrohttpd.so.12" },
                                      .install = "libmicrohttpd12 (the server)" };
 SHARED_LISTED(mhd_library)
 
-static volatile sig_atomic_t stop_signals; /* how many have come: the first drains, the second ends at once */
+static volatile sig_atomic_t stop_signals; /* number of signals received: the first starts the shutdown, the second ends
+                                            * it immediately */
 
 static void on_signal(int number)
 {
@@ -33,7 +34,7 @@ static void on_signal(int number)
     stop_signals = stop_signals + 1;
 }
 
-/* A socket that listens, so that a busy port is reported with its cause. */
+/* Opens a listening socket, so that an error such as a port in use can be reported with its cause. */
 static cloob_status listen_on(serve *s, int *out, int *port)
 {
     char service[16];
@@ -64,7 +65,7 @@ static cloob_status listen_on(serve *s, int *out, int *port)
 
 enum { SMALL_FILE = 1 << 16 };
 
-/* At most SMALL_FILE bytes and a zero. */
+/* Reads at most SMALL_FILE bytes and appends a zero. */
 static char *read_small_file(const char *path, size_t *bytes)
 {
     FILE *f = fopen(path, "rb");
@@ -82,23 +83,25 @@ static cloob_status read_key(serve *s)
     if (!s->key) return refuse(s->ctx, "%s: %s", s->o->api_key_file, strerror(errno));
     if (strlen(s->key) != bytes)
         return refuse(s->ctx, "%s: the key file contains a zero byte; write the key as text", s->o->api_key_file);
-    if (bytes == SMALL_FILE) return refuse(s->ctx, "%s: longer than 64 KiB, so no key file", s->o->api_key_file);
+    if (bytes == SMALL_FILE)
+        return refuse(s->ctx, "%s: too long for a key file; the limit is 64 KiB", s->o->api_key_file);
     s->key[strcspn(s->key, "\r\n")] = 0;
     if (strlen(s->key) < 8)
-        return refuse(s->ctx, "%s: the first line must hold a key of 8 characters or more", s->o->api_key_file);
+        return refuse(s->ctx, "%s: the first line must be a key of at least 8 characters", s->o->api_key_file);
     return CLOOB_OK;
 }
 
-/* One thread handles about ten thousand small requests a second, and fewer large ones: a GPU needs more threads. */
+/* One thread handles about ten thousand small requests per second, and fewer large ones. A GPU needs more threads. */
 static unsigned http_threads(const serve_options *o)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int64_t n = o->http_threads ? o->http_threads : cores / 4;
-    int64_t most = o->http_threads ? o->max_connections : 8; /* connections are shared out */
+    int64_t most = o->http_threads ? o->max_connections : 8; /* connections are divided among the threads */
     return (unsigned)(n < 1 ? 1 : n > most ? most : n);
 }
 
-/* %00 would end a path or a name where a proxy reads on: it becomes a control character, which is in no name. */
+/* Replaces %00 by a control character, which occurs in no valid name. A zero would end a path or name here, but perhaps
+ * not in a proxy. */
 static size_t unescape(void *unused, struct MHD_Connection *c, char *text)
 {
     size_t n = mhd.MHD_http_unescape(text);
@@ -125,7 +128,7 @@ static cloob_status start_daemon(server *v, int fd)
     bool secure = s->o->tls_cert || s->o->tls_key;
     cloob_status status = CLOOB_OK;
     if (secure && (!cert || !key))
-        status = refuse(s->ctx, "TLS needs both files, --tls-cert and --tls-key, and they must be readable");
+        status = refuse(s->ctx, "TLS requires both --tls-cert and --tls-key, and the files must be readable");
     else if (secure && mhd.MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         status = refuse(s->ctx, "this libmicrohttpd has no TLS");
     if (status == CLOOB_OK)
@@ -140,11 +143,10 @@ static cloob_status start_daemon(server *v, int fd)
                                  secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
     if (status == CLOOB_OK && !v->daemon)
         status =
-            secure
-                ? refuse(s->ctx, "the server did not start: are %s and %s a certificate and its key?", s->o->tls_cert,
-                         s->o->tls_key)
-                : refuse(s->ctx, "the server did not start: %s%s", strerror(errno),
-                         serve_memory_limited() ? "; raise the memory limit (ulimit -v), or give fewer --workers" : "");
+            secure ? refuse(s->ctx, "cannot start the server; check that %s and %s are a certificate and its key",
+                            s->o->tls_cert, s->o->tls_key)
+                   : refuse(s->ctx, "cannot start the server: %s%s", strerror(errno),
+                            serve_memory_limited() ? "; raise the memory limit (ulimit -v), or reduce --workers" : "");
     free(cert), free(key);
     return status;
 }
@@ -153,12 +155,12 @@ static cloob_status start_workers(server *v)
 {
     pthread_attr_t small;
     pthread_attr_init(&small);
-    pthread_attr_setstacksize(&small, 1 << 20); /* address space; pages come when they are used */
+    pthread_attr_setstacksize(&small, 1 << 20); /* address space only; pages are allocated on use */
     v->worker = calloc((size_t)v->s->o->workers, sizeof *v->worker);
     for (; v->worker && v->workers < v->s->o->workers; v->workers++)
         if (pthread_create(&v->worker[v->workers], &small, workers_main, v) != 0) break;
     pthread_attr_destroy(&small);
-    return v->workers ? CLOOB_OK : refuse(v->s->ctx, "no worker thread can be started");
+    return v->workers ? CLOOB_OK : refuse(v->s->ctx, "cannot start a worker thread");
 }
 
 static void end_workers(server *v)
@@ -170,9 +172,8 @@ static void end_workers(server *v)
     for (int64_t i = 0; i < v->workers; i++) pthread_join(v->worker[i], NULL);
 }
 
-/* Accepts no more connections, answers every request that has begun to arrive and sends the answers whole, within
- * --timeout. Connections without a request have grace_s for a request that is under way. A second signal ends the
- * wait. */
+/* Stops accepting connections, answers all requests of which data has arrived, and sends the answers completely, within
+ * --timeout. Connections without a request have grace_s to send one. A second signal ends the wait. */
 static void drain(server *v, int listening)
 {
     serve *s = v->s;
@@ -180,7 +181,8 @@ static void drain(server *v, int listening)
     const double grace_s = 0.2;
     atomic_store(&s->draining, true);
     atomic_store(&s->ready, false);
-    struct pollfd p = { .fd = listening, .events = POLLIN }; /* closing the socket would reset what it has accepted */
+    struct pollfd p = { .fd = listening, .events = POLLIN }; /* the socket stays open meanwhile, because closing it
+                                                              * would reset connections waiting to be accepted */
     for (int i = 0; i < 100 && poll(&p, 1, 0) > 0; i++) usleep(10000);
     int fd = mhd.MHD_quiesce_daemon(v->daemon);
     while (clients_end_idle(v, clock_seconds() > begin + grace_s) && stop_signals < 2 &&
@@ -201,11 +203,14 @@ static cloob_status run(server *v)
     bool loopback = host_parse(s->o->host, &h) && host_is_loopback(&h);
     if (status == CLOOB_OK && !loopback && !s->key && !s->o->insecure)
         status =
-            refuse(s->ctx, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everyone", s->o->host);
+            refuse(s->ctx,
+                   "%s is not a loopback address; set --api-key-file FILE, or --insecure to allow access without a key",
+                   s->o->host);
     if (status == CLOOB_OK) status = listen_on(s, &fd, &port);
     if (status == CLOOB_OK) status = serve_open_models(s);
     if (status == CLOOB_OK) status = serve_open_indexes(s);
-    struct sigaction a = { .sa_handler = on_signal }; /* before the port is printed: a signal always ends in order */
+    struct sigaction a = { .sa_handler = on_signal }; /* installed before the port is printed, so that any later signal
+                                                       * shuts down cleanly */
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGINT, &a, NULL);
     signal(SIGPIPE, SIG_IGN);
@@ -215,7 +220,7 @@ static cloob_status run(server *v)
     if (status == CLOOB_OK) status = serve_allocate_batches(s);
     if (status == CLOOB_OK) status = start_daemon(v, fd);
     if (status != CLOOB_OK) {
-        end_workers(v); /* they use what the caller frees */
+        end_workers(v); /* before the caller frees what they use */
         if (fd >= 0) close(fd);
         return status;
     }
@@ -224,8 +229,8 @@ static cloob_status run(server *v)
     bool six = strchr(s->o->host, ':') != NULL;
     printf("%s://%s%s%s:%d\n", s->o->tls_cert ? "https" : "http", six ? "[" : "", s->o->host, six ? "]" : "", port);
     if (fflush(stdout) == 0 && !ferror(stdout))
-        while (!stop_signals) clients_watch(v); /* else the port is unknown: main reports the error */
-    serve_log(s, "ending: answering what has arrived");
+        while (!stop_signals) clients_watch(v); /* otherwise stdout has failed, and main reports the error */
+    serve_log(s, "shutting down after the pending requests");
     drain(v, fd);
     if (watching) pthread_join(watcher, NULL);
     return CLOOB_OK;
@@ -245,7 +250,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     pthread_cond_init(&v.work, NULL);
     for (int i = 0; i < SERVE_ROUTES; i++) pthread_mutex_init(&s->stats[i].lock, NULL);
     budget_init(&s->memory, o->memory_limit);
-#ifdef __GLIBC__ /* its malloc keeps freed blocks in an arena for each thread: gigabytes with 64 workers */
+#ifdef __GLIBC__ /* glibc's malloc keeps freed blocks in per-thread arenas: gigabytes with 64 workers */
     mallopt(M_ARENA_MAX, 2);
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
     mallopt(M_TRIM_THRESHOLD, 1 << 20);
@@ -253,7 +258,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     cloob_status status = run(&v);
     free(v.worker);
     if (v.closing >= 0) close(v.closing);
-    if (atomic_load(&s->background)) return status; /* a thread still uses it; the process ends soon */
+    if (atomic_load(&s->background)) return status; /* a background thread still uses it; the process exits soon */
     serve_close_state(s);
     free(s);
     return status;

@@ -1,4 +1,4 @@
-/* Models and indexes of a running server: opening them, and replacing those whose files were replaced. */
+/* Models and indexes of a running server: opening them, and reloading them when their files are replaced. */
 
 #include <errno.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ void serve_log(serve *s, const char *format, ...)
     fprintf(stderr, "%s\n", text);
 }
 
-/* false: not there */
+/* false: the file does not exist */
 static bool watched_read(const char *path, watched *out)
 {
     struct stat st;
@@ -39,7 +39,8 @@ static bool watched_same(const watched *a, const watched *b)
     return a->inode == b->inode && a->size == b->size && a->mtime_ns == b->mtime_ns;
 }
 
-/* NAME=FILE, or FILE, whose name is its last part without its ending. Both are new strings. */
+/* Splits NAME=FILE. Without NAME=, the name is the last component of FILE without its extension. Returns new
+ * strings. */
 static bool split_name(const char *word, char **name, char **path)
 {
     const char *equal = strchr(word, '='), *slash = strchr(word, '/');
@@ -70,10 +71,10 @@ static void warn_what_is_missing(serve *s, const served_model *m)
 {
     cloob_model_facts facts;
     batcher_get_facts(m->batcher, &facts);
-    if (!facts.context) serve_log(s, "%s is an image tower alone: images are embedded, texts refused", m->path);
-    else if (!facts.image_size) serve_log(s, "%s is a text tower alone: texts are embedded, images refused", m->path);
+    if (!facts.context) serve_log(s, "%s has only an image tower: images are embedded, texts refused", m->path);
+    else if (!facts.image_size) serve_log(s, "%s has only a text tower: texts are embedded, images refused", m->path);
     if (facts.context && !facts.has_tokenizer)
-        serve_log(s, "%s holds no tokenizer: %s, texts refused; give its merges with --vocab FILE", m->path,
+        serve_log(s, "%s holds no tokenizer: %s, texts refused; set --vocab FILE", m->path,
                   facts.image_size ? "images are embedded" : "only rows of tokens are embedded");
 }
 
@@ -99,8 +100,8 @@ bool serve_memory_limited(void)
     return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY;
 }
 
-/* Texts as tokens, which need no tokenizer, and images, a full batch for each tower that there is. Twice: the second
- * run packs weights. */
+/* Embeds full batches of images and of texts (as tokens, so that no tokenizer is needed), for the existing towers.
+ * Twice, because the second run packs weights. */
 static cloob_status embed_a_batch(serve *s, const served_model *m)
 {
     cloob_model_facts f;
@@ -131,9 +132,7 @@ cloob_status serve_allocate_batches(serve *s)
     for (int64_t i = 0; i < s->models; i++) {
         cloob_status status = embed_a_batch(s, &s->model[i]);
         if (status == CLOOB_OK) continue;
-        snprintf(text, sizeof text,
-                 "%s: %s; raise the memory limit (ulimit -v), or give fewer --workers or a smaller "
-                 "--max-batch",
+        snprintf(text, sizeof text, "%s: %s; raise the memory limit (ulimit -v), or reduce --workers or --max-batch",
                  s->model[i].path, cloob_error(s->ctx));
         return ctx_fail(s->ctx, status, "%s", text);
     }
@@ -143,7 +142,7 @@ cloob_status serve_allocate_batches(serve *s)
 served_model *serve_model(serve *s, const char *name)
 {
     if (!name || !*name || s->models == 1) return &s->model[0];
-    for (int64_t i = 0; i < 2 * s->models; i++) { /* exact names first */
+    for (int64_t i = 0; i < 2 * s->models; i++) { /* exact matches first */
         served_model *m = &s->model[i % s->models];
         if (i < s->models ? strcmp(m->name, name) == 0 : model_name_same(m->name, name)) return m;
     }
@@ -178,7 +177,7 @@ served_index *serve_index(serve *s, const char *name)
     return NULL;
 }
 
-/* Which of the served models made the index; NULL: none. */
+/* Finds the served model that made the index; NULL: none. */
 static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *search, served_model **out)
 {
     *out = NULL;
@@ -219,9 +218,9 @@ static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x)
     if (status == CLOOB_OK && !maker) {
         const char *other = cloob_search_checkpoint(search);
         status = refuse(ctx,
-                        "%s was made with another model, %s, not with %s; serve that model, or remove the file and "
-                        "index the folder again",
-                        x->path, *other ? other : "which it does not name", s->model[0].path);
+                        "%s was made with another model (%s) than %s; serve that model, or delete the file and index "
+                        "the folder again",
+                        x->path, *other ? other : "unnamed", s->model[0].path);
     }
     index_view *fresh = status == CLOOB_OK ? calloc(1, sizeof *fresh) : NULL;
     if (!fresh) {
@@ -259,13 +258,14 @@ cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **
     *v = index_acquire(s, x);
     if (*v) return CLOOB_OK;
     index_error(s, x, why);
-    if (!*why) return ctx_fail(ctx, CLOOB_ERR_BUSY, "the index is being made; try again later");
-    return ctx_fail(ctx, CLOOB_ERR_IO, "the index could not be made: %s", why);
+    if (!*why) return ctx_fail(ctx, CLOOB_ERR_BUSY, "the index is being built; try again later");
+    return ctx_fail(ctx, CLOOB_ERR_IO, "cannot build the index: %s", why);
 }
 
-/* ---- where its images are ------------------------------------------------------------------------ */
+/* ---- finding the folder of its images -------------------------------------------------------------- */
 
-/* An index may come from anywhere, so the folder that it names counts only where it is below the index's own. */
+/* The folder of the index's images. The index file may come from an untrusted source, so the folder that it names is
+ * only used if it is below the index's own folder. */
 static char *root_of_file(const char *path, const cloob_search *search)
 {
     const char *slash = strrchr(path, '/');
@@ -288,8 +288,8 @@ static void warn_without_images(serve *s, const served_index *x)
     int fd = first ? entry_open(x, x->view->search, first, &bytes) : -1;
     if (fd >= 0) close(fd);
     else if (first)
-        serve_log(s, "index %s: %s is not in %s, so no images are shown; give their folder with --root DIR", x->name,
-                  first, x->root);
+        serve_log(s, "index %s: %s is not in %s, so its images are not shown; set their folder with --root DIR",
+                  x->name, first, x->root);
     free(first);
 }
 
@@ -302,7 +302,7 @@ static cloob_status find_root(serve *s, cloob_ctx *ctx, served_index *x)
     return CLOOB_OK;
 }
 
-/* ---- making it ----------------------------------------------------------------------------------- */
+/* ---- building it --------------------------------------------------------------------------------- */
 
 cloob_ctx *serve_thread_context(void)
 {
@@ -319,7 +319,7 @@ bool serve_in_background(serve *s, void *(*work)(void *), void *object)
     return false;
 }
 
-/* Indexes a folder while the server runs; the watching thread picks up what it writes. */
+/* Indexes a folder while the server runs. The watching thread opens the file that this writes. */
 static void *index_folder(void *object)
 {
     served_index *x = object;
@@ -356,7 +356,7 @@ static cloob_status open_index(serve *s, cloob_ctx *ctx, const char *word, serve
     x->model = x->view ? x->view->model : &s->model[0];
     if (status == CLOOB_OK) status = find_root(s, ctx, x);
     if (status == CLOOB_OK && folder && !serve_in_background(s, index_folder, x))
-        index_failed(s, x, "no thread can be started to make it");
+        index_failed(s, x, "cannot start a thread to build it");
     return status;
 }
 
@@ -377,7 +377,7 @@ cloob_status serve_open_indexes(serve *s)
 
 /* ---- replaced files ------------------------------------------------------------------------------ */
 
-/* Returns whether the file is another one than before. */
+/* Stores the identity of a file that was checked; returns whether it differs from the previous one. */
 static bool see(serve *s, watched *seen, const watched *now)
 {
     pthread_mutex_lock(&s->files_lock);
@@ -404,18 +404,18 @@ static void watch_model(serve *s, cloob_ctx *ctx, served_model *m)
     bool again = t.error[0] && ++m->failed_rounds % ROUNDS_BETWEEN_TRIES == 0;
     if (!watched_read(m->path, &now)) {
         now = serve_model_file(s, m);
-        now.inode = 0; /* so that the file is loaded when it reappears, even unchanged */
+        now.inode = 0; /* the file is then loaded when it reappears, even if it has not changed */
         see(s, &m->seen, &now);
         return;
     }
     if (!see(s, &m->seen, &now) && !again) return;
     if (batcher_reload(ctx, m->batcher) == CLOOB_OK) {
-        serve_log(s, "model %s: loaded again", m->name);
+        serve_log(s, "model %s: reloaded", m->name);
         return;
     }
     batcher_get_stats(m->batcher, &t);
     serve_log(s, "model %s: %s; %s", m->name, cloob_error(ctx),
-              t.error[0] ? "its requests are refused until the file is repaired" : "the old one stays");
+              t.error[0] ? "its requests are refused until the file is replaced" : "the loaded version stays in use");
 }
 
 static void watch_index(serve *s, cloob_ctx *ctx, served_index *x)
@@ -423,7 +423,7 @@ static void watch_index(serve *s, cloob_ctx *ctx, served_index *x)
     watched now;
     if (!watched_read(x->path, &now) || !see(s, &x->seen, &now)) return;
     if (open_view(s, ctx, x) == CLOOB_OK) serve_log(s, "index %s: opened", x->name);
-    else index_failed(s, x, cloob_error(ctx)); /* the old one stays */
+    else index_failed(s, x, cloob_error(ctx)); /* the previous view stays in use */
 }
 
 void *serve_watch(void *arg)

@@ -1,4 +1,4 @@
-/* The state of a running server: models, indexes, counters, and the functions that handlers use. */
+/* State of a running server: models, indexes and counters, with the functions that handlers use. */
 #ifndef SERVE_STATE_H
 #define SERVE_STATE_H
 
@@ -11,7 +11,7 @@
 #include "serve/http.h"
 #include "serve/serve.h"
 
-/* A file whose replacement is noticed. */
+/* Identity of a file, to detect its replacement. */
 typedef struct watched {
     ino_t inode;
     int64_t size, mtime_ns;
@@ -23,10 +23,10 @@ typedef struct served_model {
     char *name, *path;
     batcher *batcher;
     watched seen;          /* guarded by serve.files_lock, as in served_index */
-    int64_t failed_rounds; /* of the watching thread, without weights */
+    int64_t failed_rounds; /* number of checks of the watching thread without usable weights */
 } served_model;
 
-/* By name; NULL or "": the first. With a single model every name selects it. NULL: no such model. */
+/* Finds a model by name; NULL or "": the first. A server with one model accepts any name. NULL: not found. */
 served_model *serve_model(serve *s, const char *name);
 /* Size and date of its file. */
 watched serve_model_file(serve *s, const served_model *m);
@@ -35,10 +35,10 @@ watched serve_model_file(serve *s, const served_model *m);
 
 typedef enum map_state { POINTS_NONE = 0, POINTS_COMPUTING, POINTS_READY, POINTS_FAILED } map_state;
 
-typedef struct index_view { /* one opened file; reference counted */
+typedef struct index_view { /* an opened file; reference counted */
     serve *s;
     cloob_search *search;
-    served_model *model; /* whose embeddings it holds */
+    served_model *model; /* the model that made its embeddings */
     atomic_int users;
     _Atomic map_state map;
     _Atomic double map_progress;
@@ -48,40 +48,41 @@ typedef struct index_view { /* one opened file; reference counted */
 typedef struct served_index {
     serve *s;
     char *name, *path;   /* path of the index file */
-    char *folder;        /* indexed at start; NULL: not */
-    char *root;          /* real path of the folder that its images are in; nothing outside it is opened */
+    char *folder;        /* folder to index at start; NULL: none */
+    char *root;          /* resolved path of the folder with its images; no file outside is opened */
     served_model *model; /* embeds the folder's images; set before the first thread starts */
-    index_view *view;    /* NULL: not there yet; guarded by serve.files_lock */
-    char error[512];     /* of the last attempt to make or open it; "": none; same lock */
+    index_view *view;    /* NULL: not available yet; guarded by serve.files_lock */
+    char error[512];     /* of the last attempt to build or open it; "": none; guarded by the same lock */
     watched seen;
 } served_index;
 
-/* By name; NULL or "": the first. NULL: no such index. */
+/* Finds an index by name; NULL or "": the first. NULL: not found. */
 served_index *serve_index(serve *s, const char *name);
-/* The current view, valid until index_release; NULL while there is none. */
+/* Returns the current view with a reference, released with index_release; NULL if there is none. */
 index_view *index_acquire(serve *s, served_index *x);
 void index_release(index_view *v);
-/* The same for a request: CLOOB_ERR_BUSY while the index is being made, CLOOB_ERR_IO when it could not be. */
+/* As index_acquire, for a request: fails with CLOOB_ERR_BUSY while the index is being built, and with CLOOB_ERR_IO if
+ * building failed. */
 cloob_status index_need(serve *s, cloob_ctx *ctx, served_index *x, index_view **v);
-/* Why there is no index, or why it is not up to date; "": neither. */
+/* Why the index is missing or outdated; "": it is neither. */
 void index_error(serve *s, const served_index *x, char out[512]);
 
 /* ---- image files below an index's folder ------------------------------------------------------------
  *
- * Neither .. nor links lead out of the folder, and only images are opened. */
+ * Paths with .. and links cannot leave the folder, and only images are opened. */
 
-/* The entry whose path below the folder this is; -1: none. */
+/* The entry with this path below the folder; -1: none. */
 int64_t entry_find(const cloob_search *s, const char *path);
 
-/* Of two real paths: whether the first is the folder or below it. */
+/* Whether a resolved path is the resolved folder or below it. */
 bool path_is_below(const char *path, const char *folder);
 
-/* Opens an entry's file, which must be a plain file below x->root after all links, and begin as an image does. -1: not
- * possible. */
+/* Opens the file of an entry. After following links it must be a regular file below x->root that starts like an image;
+ * otherwise returns -1. */
 int entry_open(const served_index *x, const cloob_search *s, const char *path, int64_t *bytes);
 
-/* The first `bytes` of a file, or as many as there are, in memory; false: not possible. A mapping would end the server
- * when the file is shortened. */
+/* Reads at most the first `bytes` of a file into memory; false on failure. A mapping would crash the server if the file
+ * is truncated. */
 typedef struct file_view {
     void *data;
     size_t bytes;
@@ -96,67 +97,69 @@ typedef struct gate {
     int limit;
 } gate;
 
-/* false: full; r is then marked as waiting, and the handler returns at once and is called again later. */
+/* Enters the gate. Returns false if it is full: r is then marked as waiting, and the handler must return; it is called
+ * again later. */
 bool gate_enter(gate *g, http_reply *r);
 void gate_leave(gate *g);
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- the server ---------------------------------------------------------------------------------- */
 
 enum { SERVE_ROUTES = 64 };
 
 typedef struct route_stats {
-    _Atomic int64_t by_class[6]; /* answers 1xx to 5xx, at 1 to 5 */
+    _Atomic int64_t by_class[6]; /* answers by status class 1xx to 5xx, at indexes 1 to 5 */
     pthread_mutex_t lock;
     latency_histogram latency;
 } route_stats;
 
 struct serve {
     const serve_options *o;
-    cloob_ctx *ctx; /* of the thread that started; its log is shared */
+    cloob_ctx *ctx; /* of the main thread; its log is shared */
     served_model *model;
     int64_t models;
     served_index *index;
     int64_t indexes;
     pthread_mutex_t files_lock;
-    char *key; /* "Bearer ..." without the word; NULL: none */
+    char *key; /* the API key; NULL: none */
     route_stats stats[SERVE_ROUTES];
     atomic_bool ready, draining;
     _Atomic int64_t open_connections, requests_waiting, requests_running, refused;
-    atomic_bool warned_immich; /* that faces and text recognition need --immich-upstream */
-    budget memory;             /* of all requests */
-    atomic_int background;     /* threads that index folders or compute maps */
+    atomic_bool warned_immich; /* whether the hint about --immich-upstream was printed */
+    budget memory;             /* memory of all requests */
+    atomic_int background;     /* number of threads that index folders or compute maps */
     double started_at;
-    gate images;     /* requests whose images are decoded and embedded: some workers are always left for texts */
-    gate thumbnails; /* made at the same time, each with a whole image in memory */
+    gate images;     /* limits requests that decode and embed images, so that some workers remain for texts */
+    gate thumbnails; /* limits thumbnails made at the same time, because each holds a whole image in memory */
 };
 
-/* The context of a thread of the server: computes on that thread alone, reads files into memory instead of mapping
- * them. */
+/* Creates a context for a thread of the server: it computes on this thread only, and reads files into memory instead of
+ * mapping them. */
 cloob_ctx *serve_thread_context(void);
 
-/* Starts a thread and adds it to `background`; `work` subtracts it when it ends. false: no thread can be started. */
+/* Starts a thread and increments `background`; `work` must decrement it when it ends. false: the thread cannot be
+ * started. */
 bool serve_in_background(serve *s, void *(*work)(void *), void *object);
 
 void serve_log(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 cloob_status serve_open_models(serve *s);
 cloob_status serve_open_indexes(serve *s);
-/* Under a memory limit (ulimit -v) every model embeds a batch before the first request, so that its memory is allocated
- * by then or the start fails with one line. */
+/* Under a memory limit (ulimit -v), embeds a batch with every model before the first request, so that its memory is
+ * allocated or the start fails. */
 cloob_status serve_allocate_batches(serve *s);
 bool serve_memory_limited(void);
 void serve_close_state(serve *s);
-/* Checks every second for replaced files, until draining; a thread's main. */
+/* Checks for replaced files every second until shutdown; the main function of a thread. */
 void *serve_watch(void *s);
 
-/* Downloads a URL of at most max_bytes within timeout_s, into memory that is counted in `memory`. Only http and https,
- * only hosts among `host`; a redirect must lead to one of them, outside of private networks. The caller frees
- * *data. Fails with a line in the context. */
+/* Downloads a URL of at most max_bytes within timeout_s; the memory is counted in `memory`. Only http and https to the
+ * hosts in o->url_host are allowed; a redirect must lead to one of them, and not into a private network. The caller
+ * frees *data. */
 cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, size_t max_bytes, long timeout_s,
                        account *memory, unsigned char **data, size_t *bytes);
 
-/* Posts a request's body to o->immich_upstream, below which its path is /predict, and gives the answer with its status
- * code. The caller frees *data. CLOOB_ERR_IO when the server does not answer within --timeout. */
+/* Forwards a request's body to o->immich_upstream, to the path /predict, and returns the answer with its status code.
+ * The caller frees *data. Fails with CLOOB_ERR_IO if the server does not answer within --timeout. */
 cloob_status fetch_forward(cloob_ctx *ctx, const serve_options *o, const http_request *q, int *code,
                            unsigned char **data, size_t *bytes);
 

@@ -16,7 +16,7 @@ char *text_stem(const char *path)
     size_t begin = n;
     while (begin > 0 && path[begin - 1] != '/') begin--;
     size_t end = n;
-    while (end > begin + 1 && path[end - 1] != '.') end--; /* a dot at the beginning is part of the name */
+    while (end > begin + 1 && path[end - 1] != '.') end--; /* a leading dot is part of the name */
     return strndup(path + begin, (end > begin + 1 ? end - 1 : n) - begin);
 }
 
@@ -83,7 +83,7 @@ const char *data_url_image(const char *text)
 
 /* ---- multipart ----------------------------------------------------------------------------------- */
 
-/* boundary=abc or boundary="abc"; RFC 2046 allows 70 characters. */
+/* Reads the boundary of a Content-Type: boundary=abc or boundary="abc"; RFC 2046 allows 70 characters. */
 static bool find_boundary(const char *content_type, char out[80])
 {
     const char *at = strcasestr(content_type, "boundary=");
@@ -99,7 +99,7 @@ static bool find_boundary(const char *content_type, char out[80])
     return true;
 }
 
-/* The value of key="..." in a header line that ends before `end`. */
+/* Reads the value of key="..." from a header line that ends before `end`. */
 static void header_value(const char *line, const char *end, const char *key, char *out)
 {
     size_t n = strlen(key), length = 0;
@@ -129,7 +129,7 @@ static void part_header(const char *line, const char *end, form_part *p)
     }
 }
 
-/* Headers up to the empty line; returns where the data begins, NULL: no empty line. */
+/* Parses headers up to the empty line. Returns the start of the data; NULL: no empty line. */
 static const char *part_headers(const char *at, const char *end, form_part *p)
 {
     while (at < end) {
@@ -177,7 +177,7 @@ bool date_parse(const char *text, int64_t *ns)
     int used = 0;
     if (sscanf(text, "%4d-%2d-%2d%n", &t.tm_year, &t.tm_mon, &t.tm_mday, &used) != 3) return false;
     if (t.tm_year < 1678 || t.tm_year > 2261 || t.tm_mon < 1 || t.tm_mon > 12 || t.tm_mday < 1 || t.tm_mday > 31)
-        return false; /* int64_t holds the nanoseconds of these years */
+        return false; /* int64_t can hold the nanoseconds of these years */
     text += used;
     if (*text == 'T' || *text == ' ') {
         if (sscanf(text + 1, "%2d:%2d:%2d", &t.tm_hour, &t.tm_min, &t.tm_sec) < 2) return false;

@@ -1,4 +1,4 @@
-/* The stages of cleaning, one after the other, over code points. */
+/* The stages of text cleaning, applied to code points. */
 #include "data/text/clean.h"
 
 #include <stdlib.h>
@@ -60,7 +60,7 @@ bool uni_is_space(uint32_t c)
 
 /* ---- cleaning ---------------------------------------------------------------------------------- */
 
-/* True when cleaning would only fold white space and lower the case of ASCII. */
+/* Whether cleaning the text only means folding white space and lower-casing ASCII. */
 static bool is_plain(const char *text, size_t bytes)
 {
     const unsigned char *t = (const unsigned char *)text;
@@ -71,8 +71,7 @@ static bool is_plain(const char *text, size_t bytes)
     return !odd;
 }
 
-/* How many bytes at t a decoder gives up on at once: a sequence that broke off, without the byte that broke
- * it. */
+/* Number of bytes at t that a decoder replaces by one U+FFFD: the longest prefix of a valid sequence, or one byte. */
 static size_t broken_length(const unsigned char *t, size_t n)
 {
     size_t want = t[0] >= 0xC2 && t[0] < 0xE0   ? 2
@@ -107,7 +106,7 @@ static void unescape(codes *text)
     codes_replace(text, &out);
 }
 
-/* One space between words, none at the ends. */
+/* Replaces runs of white space by one space, and removes them at both ends. */
 static void fold_space(codes *text)
 {
     size_t n = 0;
@@ -162,8 +161,8 @@ static cloob_status finish(cloob_ctx *ctx, codes *t, size_t bytes, sbuf *out)
     return out->failed ? ctx_no_memory(ctx, bytes * 8, "a caption") : CLOOB_OK;
 }
 
-/* Marks that came after Unicode 9, and the second half of the one pair that did. */
-static bool is_young_mark(uint32_t c)
+/* Whether c is a combining mark added after Unicode 9, or the second character of the only such canonical pair. */
+static bool is_mark_after_unicode_9(uint32_t c)
 {
     static const uint32_t range[][2] = {
         { 0x7fd, 0x7fd },     { 0x898, 0x89f },     { 0x8ca, 0x8d3 },     { 0x9fe, 0x9fe },     { 0xc3c, 0xc3c },
@@ -180,13 +179,13 @@ static bool is_young_mark(uint32_t c)
     return false;
 }
 
-/* Normal form C as transformers' tokenizers have it, by Unicode 9: younger marks stay where they are and nothing moves
- * past them. */
+/* Normal form C as in transformers' tokenizers, which use Unicode 9: marks added later are not reordered, and other
+ * marks are not moved across them. */
 void text_nfc_of_unicode_9(codes *text)
 {
     codes all = { 0 }, part = { 0 };
     for (size_t i = 0; i <= text->n; i++) {
-        if (i < text->n && !is_young_mark(text->at[i])) {
+        if (i < text->n && !is_mark_after_unicode_9(text->at[i])) {
             codes_add(&part, text->at[i]);
             continue;
         }

@@ -1,4 +1,4 @@
-/* HTML5's rules for character references: a sorted table of names, and the numbers' odd cases. */
+/* HTML character references: a sorted table of names, and the special cases of numeric references. */
 #include "data/text/clean.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 typedef struct entity {
     char name[33];
-    bool bare;        /* also known without its semicolon */
-    char32_t code[3]; /* one or two, then 0 */
+    bool bare;        /* also valid without a semicolon */
+    char32_t code[3]; /* one or two code points, then 0 */
 } entity;
 
 static const entity entities[] = {
@@ -37,15 +37,15 @@ static int digit_value(uint32_t c, int base)
 
 static void add_number(codes *out, uint32_t c)
 {
-    if (c >= 0x80 && c < 0xA0) codes_add(out, mojibake_windows_1252(c)); /* as browsers do */
+    if (c >= 0x80 && c < 0xA0) codes_add(out, mojibake_windows_1252(c)); /* as in browsers */
     else if (c == 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) codes_add(out, 0xFFFD);
     else if (c < 0x09 || c == 0x0B || (c >= 0x0E && c < 0x20) || c == 0x7F || (c >= 0xFDD0 && c < 0xFDF0) ||
              (c & 0xFFFE) == 0xFFFE)
-        return; /* no character at all */
+        return; /* not a character */
     else codes_add(out, c);
 }
 
-/* A number after "&#" at in[0]. Returns how many code points it takes, 0 when there is none. */
+/* Reads the number after "&#" at in[0]. Returns its length in code points; 0 if there is none. */
 static size_t read_number(const uint32_t *in, size_t n, uint32_t *value)
 {
     int base = n && (in[0] == 'x' || in[0] == 'X') ? 16 : 10;
@@ -57,7 +57,7 @@ static size_t read_number(const uint32_t *in, size_t n, uint32_t *value)
 
 /* ---- names --------------------------------------------------------------------------------------- */
 
-/* The longest known name at in[0], of `length` code points that could be one. Returns what it takes. */
+/* Replaces the longest known name at in[0], among the first `length` code points. Returns the length consumed. */
 static size_t add_name(codes *out, const uint32_t *in, size_t length, bool semicolon)
 {
     char name[LONGEST_NAME + 1];
@@ -85,7 +85,7 @@ static bool ends_name(uint32_t c)
     return c == '\t' || c == '\n' || c == '\f' || c == ' ' || c == '<' || c == '&' || c == '#' || c == ';';
 }
 
-/* One reference at in[0] == '&'. Returns how many code points it takes, 0 when it is none. */
+/* Replaces one reference at in[0] == '&'. Returns its length in code points; 0 if it is not a reference. */
 static size_t unescape_one(const uint32_t *in, size_t n, codes *out)
 {
     uint32_t value;
@@ -103,7 +103,8 @@ static size_t unescape_one(const uint32_t *in, size_t n, codes *out)
     return used ? used + 1 : 0;
 }
 
-/* one: reads a reference at `in` and adds its characters; returns its length, 0: none. */
+/* Replaces references. one: appends the characters of the reference at `in` and returns its length; 0 if there is
+ * none. */
 static void unescape(const uint32_t *in, size_t n, codes *out, size_t (*one)(const uint32_t *in, size_t n, codes *out))
 {
     for (size_t i = 0; i < n;) {
@@ -115,11 +116,12 @@ static void unescape(const uint32_t *in, size_t n, codes *out, size_t (*one)(con
 
 void html_unescape(const uint32_t *in, size_t n, codes *out) { unescape(in, n, out, unescape_one); }
 
-/* ---- only the unmistakable ----------------------------------------------------------------------- */
+/* ---- unambiguous references only ------------------------------------------------------------------ */
 
 static bool is_alnum(uint32_t c) { return (c >= '0' && c <= '9') || (c < 0x80 && (c | 32) >= 'a' && (c | 32) <= 'z'); }
 
-/* "EACUTE": no reference itself, not even in its beginning, but one in lower case. */
+/* The lower-case name of a name in capitals, such as "EACUTE", if neither it nor a prefix of it is a name itself; NULL
+ * if there is none. */
 static const entity *find_capitals(const char *name, size_t length)
 {
     char other[LONGEST_NAME + 1];

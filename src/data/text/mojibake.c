@@ -1,5 +1,5 @@
-/* A text that looks wrong is written as bytes of one encoding after the other; the first that gives UTF-8 is the one
- * it was read in. */
+/* Encodes a suspicious text in one encoding after the other, until the bytes are valid UTF-8: this is the encoding with
+ * which the text was wrongly decoded. */
 #include "data/text/clean.h"
 
 #include <stdlib.h>
@@ -8,36 +8,36 @@
 
 #include "core/text.h"
 
-/* The characters that result when UTF-8 is read in a single-byte encoding: their classes, their bytes, and whether a
- * text looks like that. The classes and the neighbours that count as wrong are ftfy 6.3's. */
+/* Characters that result from decoding UTF-8 with a single-byte encoding: their classes, their bytes in each encoding,
+ * and the test for suspicious text. Classes and suspicious sequences are those of ftfy 6.3. */
 enum {
-    CONTROL = 1 << 0, /* C1 */
-    ODD = 1 << 1,     /* signs that are rare in text: broken bar, not sign, dagger, ... */
+    CONTROL = 1 << 0, /* C1 controls */
+    ODD = 1 << 1,     /* symbols that are rare in text: broken bar, not sign, dagger, ... */
     LAW = 1 << 2,
     MONEY = 1 << 3,
     OPENING = 1 << 4, /* punctuation before a word */
     CLOSING = 1 << 5, /* punctuation after a word */
     NUMERIC = 1 << 6, /* fractions, powers, plus-minus */
-    FACE = 1 << 7,    /* round vowels that make faces */
-    UPPER = 1 << 8,   /* accented capitals */
+    FACE = 1 << 7,    /* rounded vowels used in emoticons */
+    UPPER = 1 << 8,   /* accented capital letters */
     LOWER = 1 << 9,
-    CAPITAL = 1 << 10, /* of Greek and Cyrillic */
+    CAPITAL = 1 << 10, /* capital letters of Greek and Cyrillic */
     SMALL = 1 << 11,
     BOX = 1 << 12,
-    PLAIN = 1 << 13,       /* spaces, dashes, ellipsis: at home anywhere */
-    LEAD2 = 1 << 14,       /* in some encoding the first byte of two of a character */
-    LEAD3 = 1 << 15,       /* of three */
-    LEAD4 = 1 << 16,       /* of four */
-    TAIL = 1 << 17,        /* a byte that follows a lead byte; may have become a space */
-    TAIL_STRICT = 1 << 18, /* the same without what is common in text */
+    PLAIN = 1 << 13,       /* spaces, dashes, ellipsis: plausible next to any character */
+    LEAD2 = 1 << 14,       /* first byte of a two-byte sequence in some encoding */
+    LEAD3 = 1 << 15,       /* first byte of a three-byte sequence */
+    LEAD4 = 1 << 16,       /* first byte of a four-byte sequence */
+    TAIL = 1 << 17,        /* byte after a first byte; it may have become a space */
+    TAIL_STRICT = 1 << 18, /* TAIL without characters that are common in text */
     AZ = 1 << 19,          /* a .. z */
     LATIN = 1 << 20,       /* A .. Z, a .. z */
     SPACE = 1 << 21,
     WORD = 1 << 22, /* letters, numbers, underscore */
-    OTHER = 1 << 23 /* a character, but no letter A .. Z, a .. z */
+    OTHER = 1 << 23 /* any character except A .. Z, a .. z */
 };
 
-/* Encodings, in the order in which they are tried. */
+/* Encodings, in the order of the attempts. */
 enum { MOJIBAKE_LATIN1, MOJIBAKE_WINDOWS1252, MOJIBAKE_MACROMAN = 8, MOJIBAKE_ENCODINGS = 10 };
 
 #include "mojibake_tables.inc"
@@ -59,10 +59,10 @@ static uint32_t mojibake_classes(uint32_t c)
     return k;
 }
 
-/* Windows' encodings also take unassigned bytes, and write a lost character (U+FFFD) as 0x1A. */
+/* Whether the encoding maps unassigned bytes, too, and a lost character (U+FFFD) to 0x1A, as Windows' decoders do. */
 static bool mojibake_is_sloppy(int encoding) { return encoding >= MOJIBAKE_WINDOWS1252 && encoding < 7; }
 
-/* The byte of a character; -1: the encoding has none. */
+/* The byte of a character; -1 if the encoding lacks it. */
 static int mojibake_byte(int encoding, uint32_t c)
 {
     if (c == 0x1A && mojibake_is_sloppy(encoding)) return -1;
@@ -76,17 +76,17 @@ static int mojibake_byte(int encoding, uint32_t c)
 
 uint32_t mojibake_windows_1252(uint32_t control) { return byte_meaning[MOJIBAKE_WINDOWS1252][control - 0x80]; }
 
-/* ---- does it look wrong? --------------------------------------------------------------------------- */
+/* ---- is a text suspicious? ------------------------------------------------------------------------- */
 
 enum { ALL = ODD | LOWER | UPPER | BOX | OPENING | CLOSING | MONEY | NUMERIC | LAW, PLACES = 7, START = 1u << 31 };
 
-/* One character: of some class, or one of these. */
+/* A position in a suspicious sequence: a character of one of the classes, or one of `also`. */
 typedef struct place {
     uint32_t classes;
     const char32_t *also; /* NULL: none */
 } place;
 
-/* Neighbours that no writer puts side by side; an empty place ends them. */
+/* Sequences of adjacent characters that do not occur in normal text; an empty place ends a sequence. */
 static const place wrong[][PLACES] = {
     { { CONTROL, 0 } },
     { { ALL, 0 }, { ODD, 0 } },
@@ -111,9 +111,9 @@ static const place wrong[][PLACES] = {
     { { 0, U"ØÙ" },
       { PLAIN | MONEY | ODD | NUMERIC | OPENING, U"ŸŠ®°µ»" },
       { 0, U"ØÙ" },
-      { PLAIN | MONEY | ODD | NUMERIC | OPENING, U"ŸŠ®°µ»" } }, /* Arabic comes in pairs */
+      { PLAIN | MONEY | ODD | NUMERIC | OPENING, U"ŸŠ®°µ»" } }, /* Arabic in UTF-8 alternates between these */
     { { 0, U"à" }, { 0, U"²µ¹¼½¾" } },
-    { { 0, U"√" }, { 0, U"±∂†≠®™´≤≥¥µø" } }, /* MacRoman */
+    { { 0, U"√" }, { 0, U"±∂†≠®™´≤≥¥µø" } }, /* MacRoman: a pair */
     { { 0, U"≈" }, { 0, U"°¢" } },
     { { 0, U"‚" }, { 0, U"Ä" }, { 0, U"ìîïòôúùû†°¢π" } },
     { { 0, U"‚" }, { 0, U"âó" }, { 0, U"àä°ê" } },
@@ -121,7 +121,7 @@ static const place wrong[][PLACES] = {
     { { 0, U"ВГРС" }, { CONTROL | ODD | OPENING | CLOSING | MONEY, U"°µ" }, { 0, U"ВГРС" } },
     { { 0, U"Г" }, { 0, U"ў" }, { 0, U"В" }, { 0, U"Ђ" }, { 0, U"В" }, { LATIN | OTHER, 0 }, { LATIN, U" " } },
     { { 0, U"Ã" }, { 0, U"\u00a0¡" } },
-    { { AZ, 0 }, { 0, U"ÃÂ" }, { 0, U" " } }, /* the no-break space of a pair has become a plain one: "voilÃ le" */
+    { { AZ, 0 }, { 0, U"ÃÂ" }, { 0, U" " } }, /* the no-break space of a pair became a normal space: "voilÃ le" */
     { { AZ, 0 }, { SPACE, 0 }, { 0, U"ÃÂ" }, { 0, U" " } },
     { { START, 0 }, { 0, U"ÃÂ" }, { 0, U" " } },
     { { AZ | CLOSING, U".,?!" }, { 0, U"Â" }, { OPENING | CLOSING, U" " } },
@@ -138,7 +138,7 @@ static bool fits(const place *p, uint32_t code, uint32_t classes)
     return false;
 }
 
-/* classes: of the characters from t on. */
+/* classes: those of the characters at t. */
 static bool matches(const place *p, const uint32_t *t, const uint32_t *classes, size_t n, bool first)
 {
     if (p->classes == START) {
@@ -168,7 +168,7 @@ typedef struct bytes {
     size_t n;
 } bytes;
 
-/* ---- a text as bytes ------------------------------------------------------------------------------- */
+/* ---- encoding a text ------------------------------------------------------------------------------ */
 
 static bool to_bytes(const codes *text, int encoding, unsigned char *out)
 {
@@ -184,8 +184,8 @@ static bool in(unsigned c, unsigned from, unsigned to) { return c >= from && c <
 static bool is_tail(unsigned char c) { return in(c, 0x80, 0xBF); }
 static bool is_likely_tail(unsigned char c) { return is_tail(c) && c != 0x85 && c != 0xA0; }
 
-/* The length of a sequence at t in which a space replaced the no-break space of its UTF-8; 0: none. Only sequences of
- * likely characters count. */
+/* Length of a UTF-8 sequence at t in which a space replaced the byte of a no-break space; 0 if there is none. Only
+ * sequences of likely characters are considered. */
 static size_t altered_length(const unsigned char *t, size_t n)
 {
     unsigned char a = t[0];
@@ -204,14 +204,14 @@ static bool begins(const unsigned char *t, size_t n, const char *text)
     return n >= strlen(text) && memcmp(t, text, strlen(text)) == 0;
 }
 
-/* "Ã " before a word is "à" and the space that ended it; Portuguese "às" and "àquele" are one word. */
+/* "Ã " before a word is "à" followed by a space. In Portuguese "às" and "àquele" it is part of a word. */
 static bool is_grave_word(const unsigned char *t, size_t n)
 {
     return n >= 2 && t[0] == 0xC3 && t[1] == ' ' && !begins(t + 2, n - 2, " ") && !begins(t + 2, n - 2, "quele") &&
            !begins(t + 2, n - 2, "quela") && !begins(t + 2, n - 2, "quilo") && !begins(t + 2, n - 2, "s ");
 }
 
-/* b has capacity for half as much again. */
+/* Restores bytes 0xA0 that became spaces. The buffer of b must have 1.5 times its size. */
 static void restore_spaces(bytes *b, unsigned char *scratch)
 {
     size_t n = 0;
@@ -236,7 +236,7 @@ static void restore_spaces(bytes *b, unsigned char *scratch)
 static bool lost(unsigned char c) { return c == 0x1A || c == '?'; }
 static bool kept(unsigned char c) { return c == 0x1A || is_tail(c); }
 
-/* How long a sequence at t is of which a byte was lost (0x1A, or once "?"); 0: none. */
+/* Length of a sequence at t with a lost byte (0x1A, or "?"); 0 if there is none. */
 static size_t lossy_length(const unsigned char *t, size_t n)
 {
     unsigned char a = t[0];
@@ -253,7 +253,7 @@ static size_t lossy_length(const unsigned char *t, size_t n)
     return a == 0x1A ? 1 : 0;
 }
 
-/* Replaces such sequences with U+FFFD; scratch has three bytes for each. */
+/* Replaces each of these sequences by U+FFFD. The buffers must have space for three bytes per sequence. */
 static void replace_lost(bytes *b, unsigned char *scratch)
 {
     size_t n = 0;
@@ -267,9 +267,10 @@ static void replace_lost(bytes *b, unsigned char *scratch)
     b->n = n;
 }
 
-/* ---- bytes as UTF-8 -------------------------------------------------------------------------------- */
+/* ---- decoding UTF-8 -------------------------------------------------------------------------------- */
 
-/* A pair of surrogates, each written as if it were a character; Java's zero. */
+/* Length of a UTF-8 variant at t: a surrogate pair with each half encoded separately (CESU-8), or Java's encoding of
+ * zero; 0 if there is none. */
 static size_t variant(const unsigned char *t, size_t n, uint32_t *out)
 {
     if (n >= 2 && t[0] == 0xC0 && t[1] == 0x80) return *out = 0, 2;
@@ -293,10 +294,11 @@ static bool from_utf8(const bytes *b, codes *out)
     return !out->failed;
 }
 
-/* The text in the first encoding that makes UTF-8 of it; false: in none. */
-static bool turn_back(const codes *text, codes *out)
+/* Encodes the text in the first encoding for which the bytes are valid UTF-8, and decodes them; false if there is
+ * none. */
+static bool recode(const codes *text, codes *out)
 {
-    size_t room = 3 * text->n + 8; /* a lost byte becomes three */
+    size_t room = 3 * text->n + 8; /* a lost byte becomes three bytes */
     unsigned char *memory = malloc(2 * room);
     bool done = false;
     if (!memory) return out->failed = true, false;
@@ -312,10 +314,11 @@ static bool turn_back(const codes *text, codes *out)
     return done;
 }
 
-/* ---- stretches ------------------------------------------------------------------------------------- */
+/* ---- parts of a text ------------------------------------------------------------------------------ */
 
-/* How far UTF-8's shape goes from t on: leads with what follows them, in whatever encoding. */
-static size_t stretch_length(const uint32_t *t, size_t n)
+/* Length of the longest part at t in which each first byte of a sequence is followed by its other bytes, in any
+ * encoding. */
+static size_t part_length(const uint32_t *t, size_t n)
 {
     size_t end = 0;
     while (end < n) {
@@ -331,14 +334,14 @@ static size_t stretch_length(const uint32_t *t, size_t n)
 
 static void repair(codes *text, int depth);
 
-/* Every stretch for itself; one right after half of something else is left alone. */
-static bool repair_stretches(const codes *text, codes *out, int depth)
+/* Repairs each such part separately. Parts directly after half of another sequence are skipped. */
+static bool repair_parts(const codes *text, codes *out, int depth)
 {
     bool changed = false;
     for (size_t i = 0; i < text->n;) {
         const uint32_t *t = text->at + i;
         bool inside = i > 0 && (mojibake_classes(t[-1]) & TAIL_STRICT);
-        size_t n = inside ? 0 : stretch_length(t, text->n - i);
+        size_t n = inside ? 0 : part_length(t, text->n - i);
         if (n && n < text->n && mojibake_looks_wrong(t, n)) {
             codes part = { 0 };
             codes_add_all(&part, t, n);
@@ -353,9 +356,9 @@ static bool repair_stretches(const codes *text, codes *out, int depth)
     return changed;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------- */
+/* ---- whole texts ----------------------------------------------------------------------------------- */
 
-/* C1 controls are what Windows-1252 has there; its five holes stay. */
+/* Replaces C1 controls by the characters of Windows-1252; its five unassigned bytes are kept. */
 static bool repair_controls(const codes *text, codes *out)
 {
     bool any = false;
@@ -367,15 +370,15 @@ static bool repair_controls(const codes *text, codes *out)
     return any;
 }
 
-/* One step; false: nothing is wrong, or nothing helps. */
+/* One repair step; false if the text is not suspicious or nothing helps. */
 static bool repair_step(codes *text, int depth)
 {
     codes out = { 0 };
     bool beyond_ascii = false;
     for (size_t i = 0; i < text->n && !beyond_ascii; i++) beyond_ascii = text->at[i] >= 0x80;
     if (!beyond_ascii || !mojibake_looks_wrong(text->at, text->n)) return false;
-    bool changed = turn_back(text, &out);
-    if (!changed) out.n = 0, changed = repair_stretches(text, &out, depth);
+    bool changed = recode(text, &out);
+    if (!changed) out.n = 0, changed = repair_parts(text, &out, depth);
     if (!changed) out.n = 0, changed = repair_controls(text, &out);
     if (changed) changed = out.n != text->n || memcmp(out.at, text->at, out.n * sizeof *out.at) != 0;
     if (changed || out.failed) codes_replace(text, &out);
@@ -383,8 +386,8 @@ static bool repair_step(codes *text, int depth)
     return changed;
 }
 
-/* A part is shorter than its text, and a repaired text is shorter than before; the bounds stop texts made to
- * recurse. */
+/* Repairs until nothing changes. Parts are shorter than their text and repaired texts are shorter than before; the
+ * bounds limit the recursion on malicious texts. */
 static void repair(codes *text, int depth)
 {
     enum { ROUNDS = 64, DEPTH = 16 };

@@ -1,4 +1,5 @@
-/* The vocabulary: its tables, SentencePiece's normalisation, and the four ways to cut a word into pieces. */
+/* The vocabulary of a tokenizer: its tables, SentencePiece's normalisation, and the four algorithms that split a word
+ * into pieces. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,12 +12,13 @@
 
 enum { WORD_END_BYTES = 4 };
 
-/* ---- the table of pieces; for models that look for the longest one, of their beginnings too ------- */
+/* ---- the table of pieces ------------------------------------------------------------------------- */
 
 enum { NO_PIECE = -1 };
 
-/* The index has a piece's id plus 1, and 0 for a beginning of pieces that is none itself. False: out of memory. */
-static bool enter(pieces *p, int32_t id)
+/* Adds a piece to the index. Its value is the piece's id plus 1; models that search for the longest piece also need all
+ * prefixes of pieces, with value 0. False: out of memory. */
+static bool index_piece(pieces *p, int32_t id)
 {
     const unsigned char *text = (const unsigned char *)p->text.data + p->piece[id].at;
     uint64_t h = FNV_START;
@@ -26,7 +28,7 @@ static bool enter(pieces *p, int32_t id)
         if (!whole && p->model == PIECES_MERGES) continue;
         int64_t *at = hash_map_put(&p->index, h);
         if (!at) return false;
-        if (*at <= 0) *at = whole ? id + 1 : 0; /* of equal pieces the first counts */
+        if (*at <= 0) *at = whole ? id + 1 : 0; /* among equal pieces, the first one is used */
     }
     return true;
 }
@@ -42,13 +44,14 @@ int32_t pieces_find(const pieces *p, const char *text, size_t bytes)
     return is_piece(p, id, text, bytes) ? id : NO_PIECE;
 }
 
-/* A walk over the beginnings of a text: steps byte by byte until no piece begins so. */
+/* A walk through the prefixes of a text, byte by byte, until no piece starts with the prefix. */
 typedef struct walk {
     uint64_t hash;
     size_t bytes;
 } walk;
 
-/* False: no piece begins with these bytes. *id: the piece they are, or NO_PIECE. */
+/* Extends the prefix by one byte. Returns false if no piece starts with it. *id: the piece equal to the prefix, or
+ * NO_PIECE. */
 static bool walk_step(const pieces *p, walk *w, const char *text, int32_t *id)
 {
     w->hash = fnv_add(w->hash, &text[w->bytes++], 1);
@@ -57,7 +60,7 @@ static bool walk_step(const pieces *p, walk *w, const char *text, int32_t *id)
     return found >= 0;
 }
 
-/* The longest user-defined piece at the beginning of a text; 0: none. */
+/* Length of the longest user-defined piece at the start of a text; 0 if there is none. */
 static size_t user_bytes(const pieces *p, const char *text, size_t bytes)
 {
     walk w = { FNV_START, 0 };
@@ -79,7 +82,7 @@ bool pieces_add(pieces *p, const char *text, size_t bytes, float score, piece_ty
     sbuf_add(&p->text, text, bytes);
     if (p->text.failed) return false;
     p->count++;
-    return !p->index.entry || enter(p, p->count - 1);
+    return !p->index.entry || index_piece(p, p->count - 1);
 }
 
 void pieces_release(pieces *p)
@@ -96,7 +99,8 @@ static void find_special(pieces *p)
 {
     for (int b = 0; b < BYTES; b++) p->byte_id[b] = -1;
     p->unknown = -1;
-    p->min_score = INFINITY, p->max_score = FLT_MIN; /* as in sentencepiece: almost 0, since scores are negative */
+    p->min_score = INFINITY, p->max_score = FLT_MIN; /* FLT_MIN as in sentencepiece: almost 0, because scores are
+                                                      * negative */
     for (int32_t i = 0; i < p->count; i++) {
         const char *text = p->text.data + p->piece[i].at;
         char *end;
@@ -111,17 +115,21 @@ static void find_special(pieces *p)
 
 cloob_status pieces_finish(cloob_ctx *ctx, pieces *p, const char *name)
 {
-    if (p->count < 3) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a vocabulary of %d pieces", name, p->count);
+    if (p->count < 3)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a vocabulary of %d pieces is too small; at least 3 are needed",
+                        name, p->count);
     find_special(p);
-    /* sparse, because most of the beginnings that are looked for are not in it */
+    /* a sparse table, because most lookups fail */
     uint64_t keys = p->model == PIECES_MERGES ? (uint64_t)p->count : 3 * (uint64_t)p->text.len / 2;
     if (!hash_map_reserve(&p->index, keys)) return ctx_no_memory(ctx, p->text.len, name);
     for (int32_t i = 0; i < p->count; i++)
-        if ((p->piece[i].type == PIECE_NORMAL || p->piece[i].type == PIECE_USER) && !enter(p, i))
+        if ((p->piece[i].type == PIECE_NORMAL || p->piece[i].type == PIECE_USER) && !index_piece(p, i))
             return ctx_no_memory(ctx, p->text.len, name);
-    if (p->unknown < 0 && !p->no_unknown) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no unknown piece in it", name);
+    if (p->unknown < 0 && !p->no_unknown)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the vocabulary has no unknown piece", name);
     for (int b = 0; p->byte_fallback && b < BYTES; b++)
-        if (p->byte_id[b] < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no piece for byte %d", name, b);
+        if (p->byte_id[b] < 0)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the vocabulary has no piece for byte %d", name, b);
     return CLOOB_OK;
 }
 
@@ -134,7 +142,7 @@ bool pieces_reserve(pieces *p, int64_t n)
 bool pieces_add_pair(pieces *p, int32_t left, int32_t right, int32_t rank, int32_t id)
 {
     int64_t *at = hash_map_put(&p->merges, hash_pair(left, right));
-    if (at) *at = (int64_t)rank << 32 | id; /* of two lines the later one holds */
+    if (at) *at = (int64_t)rank << 32 | id; /* if a merge occurs twice, the last one is used */
     return at != NULL;
 }
 
@@ -147,7 +155,8 @@ static uint32_t unit_at(const pieces *p, size_t i, size_t units)
 
 static size_t unit_offset(uint32_t u) { return (size_t)(u >> 10) << ((u & 1u << 9) >> 6); }
 
-/* The longest beginning of the text that the character map replaces, or the shortest, and by what; 0: it stays. */
+/* Length of the longest (or shortest) prefix of the text that the character map replaces, and the replacement; 0 if
+ * there is none. */
 static size_t map_prefix(const pieces *p, const char *text, size_t bytes, bool shortest, const char **to)
 {
     size_t longest = 0, units, at, all = p->charsmap.len;
@@ -170,10 +179,10 @@ static size_t map_prefix(const pieces *p, const char *text, size_t bytes, bool s
     return longest;
 }
 
-/* The bytes of the first character as a reader sees it. */
+/* Bytes of the first grapheme cluster (the user-perceived character). */
 static size_t grapheme_bytes(const char *text, size_t bytes)
 {
-    enum { MAX_CODES = 16 }; /* more than the map ever replaces; what is longer goes code point by code point */
+    enum { MAX_CODES = 16 }; /* longer than any key of the map; longer clusters are mapped code point by code point */
     uint32_t code[MAX_CODES];
     size_t n = 0, at = 0, end[MAX_CODES];
     while (n < MAX_CODES && at < bytes) {
@@ -184,8 +193,8 @@ static size_t grapheme_bytes(const char *text, size_t bytes)
     return n ? end[uni_grapheme(code, n) - 1] : 1;
 }
 
-/* tokenizers replaces a short character as a whole by what the shortest beginning of it becomes. Returns how many bytes
- * are replaced. */
+/* As the tokenizers library: a grapheme cluster of fewer than 6 bytes is replaced as a whole if the map has its
+ * shortest matching prefix; otherwise its first code point is. Returns the number of bytes replaced. */
 static size_t map_grapheme(const pieces *p, const char *text, size_t bytes, const char **to)
 {
     enum { SHORT = 6 };
@@ -196,15 +205,15 @@ static size_t map_grapheme(const pieces *p, const char *text, size_t bytes, cons
     return first > 0 && map_prefix(p, text, (size_t)first, true, to) ? (size_t)first : 0;
 }
 
-/* One step of the normaliser: what the next bytes become. Returns how many they are. */
-static size_t next_piece_of_text(const pieces *p, const char *text, size_t bytes, const char **to, size_t *n)
+/* One step of the normaliser: replacement of the next bytes. Returns the number of bytes replaced. */
+static size_t map_next(const pieces *p, const char *text, size_t bytes, const char **to, size_t *n)
 {
     uint32_t code;
     size_t used = user_bytes(p, text, bytes);
     *to = text;
     *n = used;
     if (used) return used;
-    used = p->wide ? map_grapheme(p, text, bytes, to) : map_prefix(p, text, bytes, false, to);
+    used = p->like_tokenizers ? map_grapheme(p, text, bytes, to) : map_prefix(p, text, bytes, false, to);
     if (used) {
         *n = strnlen(*to, (size_t)(p->charsmap.data + p->charsmap.len - *to));
         return used;
@@ -219,7 +228,7 @@ void pieces_map(const pieces *p, const char *text, size_t bytes, sbuf *out)
 {
     for (size_t i = 0, n; i < bytes;) {
         const char *to;
-        i += next_piece_of_text(p, text + i, bytes - i, &to, &n);
+        i += map_next(p, text + i, bytes - i, &to, &n);
         sbuf_add(out, to, n);
     }
 }
@@ -229,7 +238,7 @@ static void normalise(const pieces *p, const char *text, size_t bytes, sbuf *out
     bool after_space = p->fold_spaces, begun = false;
     for (size_t i = 0, n; i < bytes;) {
         const char *to;
-        i += next_piece_of_text(p, text + i, bytes - i, &to, &n);
+        i += map_next(p, text + i, bytes - i, &to, &n);
         while (after_space && n && *to == ' ') to++, n--;
         if (!n) continue;
         if (!begun && p->prefix) sbuf_add(out, META, META_BYTES);
@@ -247,7 +256,7 @@ static void normalise(const pieces *p, const char *text, size_t bytes, sbuf *out
 
 static void add_id(sbuf *ids, int32_t id) { sbuf_add(ids, (const char *)&id, sizeof id); }
 
-/* A piece that is not in the vocabulary: its bytes, or one unknown for a run of them. */
+/* Adds text that is not in the vocabulary: its bytes, or one unknown piece for a run of such text. */
 static void add_unknown(const pieces *p, const char *text, size_t bytes, bool after_unknown, sbuf *ids)
 {
     if (!p->byte_fallback) {
@@ -257,17 +266,18 @@ static void add_unknown(const pieces *p, const char *text, size_t bytes, bool af
     for (size_t i = 0; i < bytes; i++) add_id(ids, p->byte_id[(unsigned char)text[i]]);
 }
 
-/* ---- unigram: the best path ---------------------------------------------------------------------- */
+/* ---- unigram: the path with the best score -------------------------------------------------------- */
 
 typedef struct path_node {
     double score;
-    int32_t from, id; /* where its last piece begins; -1: not reached */
+    int32_t from, id; /* start of the path's last piece, and its id; from -1: not reached */
 } path_node;
 
-/* tokenizers stores sums of scores in double; sentencepiece in float, and since 0.2.2 it compares them so. */
+/* The tokenizers library sums scores in double. sentencepiece sums in float and, since 0.2.2, also compares in
+ * float. */
 static double sum_of(const pieces *p, double before, double score)
 {
-    return p->wide ? before + score : (double)(float)(before + score);
+    return p->like_tokenizers ? before + score : (double)(float)(before + score);
 }
 
 static void reach(path_node *at, int32_t from, int32_t id, double sum)
@@ -308,7 +318,7 @@ static cloob_status unigram(cloob_ctx *ctx, const pieces *p, const char *text, s
     path_node *node = malloc((n + 1) * sizeof *node);
     if (!node) return ctx_no_memory(ctx, (n + 1) * sizeof *node, "encoding a text");
     all_paths(p, text, n, node);
-    int32_t next = -1; /* the path backwards, as a list through `from` of the nodes it ends in */
+    int32_t next = -1; /* reverses the path: `from` of a node becomes the end of the next piece */
     for (int32_t at = (int32_t)n; at > 0;) {
         int32_t from = node[at].from;
         node[at].from = next;
@@ -328,13 +338,13 @@ static cloob_status unigram(cloob_ctx *ctx, const pieces *p, const char *text, s
     return CLOOB_OK;
 }
 
-/* ---- BPE: the best merges ------------------------------------------------------------------------ */
+/* ---- BPE: merges in order of score ---------------------------------------------------------------- */
 
 typedef struct symbol {
     int32_t prev, next;
-    uint32_t at, bytes; /* bytes 0: merged into the one before */
-    int32_t id;         /* PIECES_MERGES; below 0: unknown */
-    bool frozen;        /* user-defined: takes part in no merge */
+    uint32_t at, bytes; /* bytes 0: merged into the previous symbol */
+    int32_t id;         /* for PIECES_MERGES; below 0: unknown */
+    bool frozen;        /* user-defined piece, never merged */
 } symbol;
 
 typedef struct merge {
@@ -385,7 +395,7 @@ static void consider(const pieces *p, heap *h, const symbol *s, const char *text
     uint32_t bytes = s[left].bytes + s[right].bytes;
     if (p->model == PIECES_MERGES) {
         bool known = s[left].id >= 0 && s[right].id >= 0;
-        int64_t m = known ? hash_map_get(&p->merges, hash_pair(s[left].id, s[right].id)) : -1; /* rank, id */
+        int64_t m = known ? hash_map_get(&p->merges, hash_pair(s[left].id, s[right].id)) : -1; /* rank and id */
         if (m >= 0) heap_push(h, (merge){ -(float)(m >> 32), left, right, bytes, (int32_t)m });
         return;
     }
@@ -393,8 +403,8 @@ static void consider(const pieces *p, heap *h, const symbol *s, const char *text
     if (id >= 0) heap_push(h, (merge){ p->piece[id].score, left, right, bytes, id });
 }
 
-/* Into characters and user-defined pieces. Of a list of merges, a character that is no piece is its bytes where all of
- * them are pieces, and the last one takes the mark of a word's end. */
+/* Splits a word into characters and user-defined pieces. With PIECES_MERGES, a character that is not a piece is split
+ * into its bytes (if the vocabulary has all bytes), and the last character includes the end-of-word mark. */
 static int32_t split(const pieces *p, const char *text, size_t n, symbol *s)
 {
     bool merges = p->model == PIECES_MERGES;
@@ -420,7 +430,8 @@ static void merge_all(const pieces *p, heap *h, symbol *s, const char *text)
     while (h->n && !h->failed) {
         merge m = heap_pop(h);
         symbol *a = &s[m.left], *b = &s[m.right];
-        if (!a->bytes || !b->bytes || a->bytes + b->bytes != m.bytes || a->next != m.right) continue; /* outdated */
+        /* one of the symbols was merged since */
+        if (!a->bytes || !b->bytes || a->bytes + b->bytes != m.bytes || a->next != m.right) continue;
         a->bytes = m.bytes;
         a->id = m.id;
         a->next = b->next;
@@ -452,7 +463,7 @@ static cloob_status bpe(cloob_ctx *ctx, const pieces *p, const char *text, size_
     return failed ? ctx_no_memory(ctx, n * sizeof(merge), "encoding a text") : CLOOB_OK;
 }
 
-/* ---- WordPiece: the longest piece first ----------------------------------------------------------- */
+/* ---- WordPiece: longest piece first --------------------------------------------------------------- */
 
 static size_t longest_piece(const pieces *p, const char *text, size_t n, size_t from, int32_t *id)
 {
@@ -464,7 +475,7 @@ static size_t longest_piece(const pieces *p, const char *text, size_t n, size_t 
     return longest;
 }
 
-/* A word with a part that is no piece is unknown as a whole. */
+/* A word is unknown as a whole if any part is not a piece. */
 static cloob_status words(cloob_ctx *ctx, const pieces *p, const char *word, size_t n, sbuf *ids)
 {
     enum { MARK = 2 }; /* "##" */
@@ -477,7 +488,7 @@ static cloob_status words(cloob_ctx *ctx, const pieces *p, const char *word, siz
     for (size_t at = 0; known && at < n;) {
         size_t mark = at ? MARK : 0, used;
         int32_t id;
-        if (at) memset(text + at, '#', MARK); /* over bytes that are cut off already */
+        if (at) memset(text + at, '#', MARK); /* overwrites bytes that were consumed */
         used = longest_piece(p, text + at + MARK - mark, n - at + mark, mark, &id);
         known = used > 0;
         if (known) add_id(ids, id), at += used - mark;
@@ -499,7 +510,7 @@ cloob_status pieces_cut(cloob_ctx *ctx, const pieces *p, const char *word, size_
     return (p->model == PIECES_UNIGRAM ? unigram : bpe)(ctx, p, word, bytes, ids);
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- entry points -------------------------------------------------------------------------------- */
 
 static cloob_status encode_plain(cloob_ctx *ctx, const pieces *p, const char *text, size_t bytes, sbuf *ids)
 {

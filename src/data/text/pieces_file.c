@@ -1,4 +1,4 @@
-/* Reads and writes SentencePiece vocabularies: its protobuf file and cloob's text form. */
+/* Reads and writes SentencePiece vocabularies, as protobuf files and in cloob's text form. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "core/text.h"
 #include "data/text/tokenizer_impl.h"
 
-/* ---- protobuf: enough of it for a ModelProto ------------------------------------------------------ */
+/* ---- protobuf: the subset used by ModelProto ----------------------------------------------------- */
 
 typedef struct wire {
     const unsigned char *at, *end;
@@ -24,12 +24,12 @@ static bool varint(wire *w, uint64_t *v)
 }
 
 typedef struct field {
-    uint64_t number, value; /* value: of a number */
-    wire body;              /* of bytes and messages */
+    uint64_t number, value; /* value of an integer field */
+    wire body;              /* content of a bytes or message field */
     bool fixed, bytes;
 } field;
 
-/* The next field; false at the end, and with *bad set where the bytes make none. */
+/* Reads the next field; false at the end. Sets *bad if the bytes are invalid. */
 static bool next_field(wire *w, field *f, bool *bad)
 {
     uint64_t key, n;
@@ -111,7 +111,7 @@ static void read_normalizer(wire w, pieces *p, bool *bad)
     }
 }
 
-/* The first field of a ModelProto is a piece, whose first field is its text. */
+/* Checks that the first field is a piece whose first field is its text, as in a ModelProto. */
 bool pieces_is_model(const void *data, size_t size)
 {
     wire w = { data, (const unsigned char *)data + size };
@@ -121,18 +121,18 @@ bool pieces_is_model(const void *data, size_t size)
     return next_field(&f.body, &inner, &bad) && inner.number == 1 && inner.bytes;
 }
 
-/* SigLIP's rows: ids, end, and the padding of the vocabulary; no start. */
+/* Sets SigLIP's rows: the ids and the end token, padded with the vocabulary's padding; no start token. */
 static cloob_status set_ends(cloob_ctx *ctx, tokenizer *t, const char *name, int64_t end, int64_t pad)
 {
     if (end < 0 || end >= t->p.count || pad < 0 || pad >= t->p.count)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no end-of-text piece in it", name);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the vocabulary has no end-of-text piece", name);
     t->suffix[0] = (int32_t)end, t->suffixes = 1;
     t->pad = (int32_t)pad;
     t->p.sentencepiece = true;
     return pieces_finish(ctx, &t->p, name);
 }
 
-/* Where a vocabulary of Gemma's kind ends in </s> too, it is filled up with <pad>; T5's with </s>, as SigLIP has it. */
+/* The padding is <pad> for vocabularies like Gemma's (with byte fallback), and </s> for T5's, as in SigLIP. */
 static cloob_status read_proto(cloob_ctx *ctx, wire w, const char *name, tokenizer *t)
 {
     pieces *p = &t->p;
@@ -147,8 +147,9 @@ static cloob_status read_proto(cloob_ctx *ctx, wire w, const char *name, tokeniz
     if (bad || p->charsmap.failed)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a sentencepiece model, or cut short", name);
     if (r.kind != 1 && r.kind != 2)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: a sentencepiece model of type %llu; unigram and BPE are known",
-                        name, (unsigned long long)r.kind);
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: sentencepiece model type %llu is not supported; use unigram or BPE", name,
+                        (unsigned long long)r.kind);
     p->model = r.kind == 2 ? PIECES_BPE : PIECES_UNIGRAM;
     return set_ends(ctx, t, name, r.end, p->byte_fallback && r.pad >= 0 && r.pad < p->count ? r.pad : r.end);
 }
@@ -177,7 +178,7 @@ void pieces_save_model(const tokenizer *t, sbuf *out)
     proto_int(&part, 3, p->model == PIECES_BPE ? 2 : 1);
     proto_int(&part, 35, p->byte_fallback);
     proto_int(&part, 40, p->unknown);
-    proto_int(&part, 41, -1); /* no start */
+    proto_int(&part, 41, -1); /* no start token */
     proto_int(&part, 42, end);
     proto_int(&part, 43, t->pad == end ? -1 : t->pad);
     proto_message(out, 2, &part);
@@ -188,7 +189,7 @@ void pieces_save_model(const tokenizer *t, sbuf *out)
     proto_message(out, 3, &part);
 }
 
-/* The special tokens are found in the original text, and the text between them is cleaned. */
+/* Special tokens are found in the original text; the text between them is cleaned. */
 cloob_status pieces_set_siglip(cloob_ctx *ctx, tokenizer *t)
 {
     t->added = calloc(2, sizeof *t->added);
@@ -209,7 +210,7 @@ static int32_t find_special(const pieces *p, const char *text)
     return -1;
 }
 
-/* Special tokens are found in the original text, and the text between them is lower-cased. */
+/* Special tokens are found in the original text; the text between them is lower-cased. */
 cloob_status pieces_set_rinna(cloob_ctx *ctx, tokenizer *t, const char *name)
 {
     static const char *const special[] = { "[CLS]", "[PAD]", "[SEP]", "[MASK]", "<s>", "</s>", "<unk>" };
@@ -218,7 +219,9 @@ cloob_status pieces_set_rinna(cloob_ctx *ctx, tokenizer *t, const char *name)
     if (!t->added) return ctx_no_memory(ctx, COUNT * sizeof *t->added, "a tokenizer");
     for (int i = 0; i < COUNT; i++) {
         int32_t id = find_special(&t->p, special[i]);
-        if (id < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no piece %s, which rinna's have", name, special[i]);
+        if (id < 0)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a vocabulary of rinna's models: it has no piece %s", name,
+                            special[i]);
         t->added[t->added_count++] = (added_token){ .text = special[i], .bytes = strlen(special[i]), .id = id };
     }
     t->prefix[0] = t->added[0].id, t->prefixes = 1, t->suffixes = 0;
@@ -231,7 +234,7 @@ cloob_status pieces_set_rinna(cloob_ctx *ctx, tokenizer *t, const char *name)
 /* ---- cloob's text form ------------------------------------------------------------------------------------ */
 
 #define MARK_KEY "cloob_pieces"
-static const char MARK[] = "{\"" MARK_KEY "\":1,"; /* what pieces_save begins with */
+static const char MARK[] = "{\"" MARK_KEY "\":1,"; /* the first bytes of the text form */
 
 bool pieces_is_text(const char *text, size_t size)
 {
@@ -263,7 +266,7 @@ void pieces_save(const tokenizer *t, sbuf *out)
     for (size_t i = 0; i < p->charsmap.len; i++) sbuf_printf(&hex, "%02x", (unsigned char)p->charsmap.data[i]);
     json_begin(&w, NULL, '{');
     json_members(&w, J_INT(MARK_KEY, 1), J_INT("bpe", p->model == PIECES_BPE), J_INT("byte_fallback", p->byte_fallback),
-                 J_INT("prefix", p->prefix), J_INT("fold_spaces", p->fold_spaces), J_INT("wide", p->wide),
+                 J_INT("prefix", p->prefix), J_INT("fold_spaces", p->fold_spaces), J_INT("wide", p->like_tokenizers),
                  J_INT("canonicalize", t->prepare == PREPARE_CANONICAL));
     if (t->prepare == PREPARE_SIGLIP) json_put_int(&w, "hf", 1);
     if (t->prefixes) json_put_int(&w, "rinna", 1);
@@ -302,7 +305,7 @@ static cloob_status read_saved(cloob_ctx *ctx, const json *root, const char *nam
                    .byte_fallback = flag(root, "byte_fallback"),
                    .prefix = flag(root, "prefix"),
                    .fold_spaces = flag(root, "fold_spaces"),
-                   .wide = flag(root, "wide") };
+                   .like_tokenizers = flag(root, "wide") };
     t->prepare = flag(root, "canonicalize") ? PREPARE_CANONICAL : PREPARE_NOTHING;
     bool good = map && add_hex(&p->charsmap, map) && list && list->kind == JSON_ARRAY &&
                 json_int(json_get(root, "end"), &end) && json_int(json_get(root, "pad"), &pad);

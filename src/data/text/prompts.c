@@ -1,4 +1,4 @@
-/* Prompt sets as JSON, checked on the way in. */
+/* Reads, checks and writes prompt sets as JSON. */
 #include "data/text/prompts.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 bool prompt_list_add(arena *a, prompt_list *l, const char *text)
 {
-    if ((l->count & (l->count - 1)) == 0) { /* 0, 1, 2, 4, ...: full */
+    if ((l->count & (l->count - 1)) == 0) { /* full: the capacity is a power of 2 */
         const char **item = arena_push(a, (size_t)(l->count ? 2 * l->count : 1) * sizeof *item);
         if (!item) return false;
         if (l->count) memcpy(item, l->item, (size_t)l->count * sizeof *item);
@@ -44,7 +44,7 @@ cloob_status prompts_find(cloob_ctx *ctx, const prompts *p, const char *name, co
     if (*out) return CLOOB_OK;
     for (int64_t i = 0; i < p->count; i++) sbuf_printf(&names, "%s%s", i ? ", " : "", p->set[i].name);
     cloob_status status =
-        ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no prompt set %s; there are: %s", name, names.data ? names.data : "none");
+        ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no prompt set %s; available: %s", name, names.data ? names.data : "none");
     sbuf_release(&names);
     return status;
 }
@@ -66,7 +66,7 @@ static cloob_status check_set(cloob_ctx *ctx, const prompts *p, const char *wher
 {
     if (is_blank(s->name)) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a prompt set without a name", where);
     if (find(p, s->name))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: prompt set %s: the name was there before (as %s)", where, s->name,
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: prompt set %s: duplicate name (see %s)", where, s->name,
                         find(p, s->name)->name);
     if (!s->class_count) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: prompt set %s: no classes", where, s->name);
     if (!s->templates.count) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: prompt set %s: no templates", where, s->name);

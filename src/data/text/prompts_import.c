@@ -1,5 +1,5 @@
-/* Published prompts: the lists of strings in Markdown, notebooks and Python files, paired up into sets; folders of
- * CLIP_benchmark. */
+/* Imports published prompts: finds the lists of strings in Markdown, notebooks and Python files and pairs them into
+ * sets; reads folders of CLIP_benchmark. */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -10,14 +10,14 @@
 #include "data/text/prompts.h"
 
 /* The value of `name = [...]` or `(...)`. An entry is a string, a list or tuple of strings, or a function `lambda c:
- * f'a photo of a {c}.'` for 'a photo of a {}.'. */
+ * f'a photo of a {c}.'`, which becomes 'a photo of a {}.'. */
 typedef struct list {
     prompt_list *entry;
     int64_t count, room;
     bool given;
 } list;
 
-/* A set whose lists have not all been seen yet. */
+/* A set for which not all lists have been read. */
 typedef struct draft {
     const char *name;
     list classes, templates;
@@ -29,7 +29,7 @@ typedef struct importer {
     const char *where; /* for messages */
     prompts *out;
     const char *at, *end;
-    int64_t line; /* of at, counted from 1 */
+    int64_t line; /* line number of `at`, from 1 */
     draft *first;
 } importer;
 
@@ -48,7 +48,7 @@ static void advance(importer *s, size_t n)
     for (; n && s->at < s->end; n--) s->line += *s->at++ == '\n';
 }
 
-/* White space, comments and continued lines. */
+/* Skips white space, comments and line continuations. */
 static void skip_blank(importer *s)
 {
     for (; s->at < s->end; advance(s, 1)) {
@@ -63,19 +63,19 @@ static bool at_string(const importer *s)
     return first == '\'' || first == '"';
 }
 
-/* What Python does not know as an escape is kept as written. */
+/* Escapes that Python does not define are kept as written. */
 static cloob_status read_escape(importer *s, sbuf *out)
 {
     char c = peek(s, 1);
     if (isdigit((unsigned char)c) || (c && strchr("xuUN", c)))
-        return bad(s, "an escape with the code of a character; write the character itself");
+        return bad(s, "an escape with a character code; write the character itself");
     if (!c || !strchr("nt\\'\"\n", c)) sbuf_putc(out, '\\');
     if (c != '\n') sbuf_putc(out, c == 'n' ? '\n' : c == 't' ? '\t' : c);
     advance(s, 2);
     return CLOOB_OK;
 }
 
-/* In a formatted string a name in braces is the class; doubled braces are single ones. */
+/* In a formatted string, a name in braces is the class name and doubled braces are single braces. */
 static cloob_status read_brace(importer *s, sbuf *out)
 {
     size_t n = 1;
@@ -83,14 +83,14 @@ static cloob_status read_brace(importer *s, sbuf *out)
     else {
         while (peek(s, 0) == '{' && is_name(peek(s, n))) n++;
         if (n == 1 || peek(s, n++) != '}')
-            return bad(s, "a formatted string with something else than the class name in braces");
+            return bad(s, "a formatted string with something other than the class name in braces");
         sbuf_puts(out, "{}");
     }
     advance(s, n);
     return CLOOB_OK;
 }
 
-/* One string literal, appended. */
+/* Appends one string literal. */
 static cloob_status read_string(importer *s, sbuf *out)
 {
     bool formatted = (peek(s, 0) | 32) == 'f';
@@ -98,7 +98,7 @@ static cloob_status read_string(importer *s, sbuf *out)
     char quote = peek(s, 0);
     for (advance(s, 1); peek(s, 0) != quote;) {
         char c = peek(s, 0);
-        if (!c || c == '\n') return bad(s, "a string that does not end");
+        if (!c || c == '\n') return bad(s, "an unterminated string");
         if (c == '\\') CLOOB_TRY(read_escape(s, out));
         else if (formatted && (c == '{' || c == '}')) CLOOB_TRY(read_brace(s, out));
         else sbuf_putc(out, c), s->at++;
@@ -107,7 +107,7 @@ static cloob_status read_string(importer *s, sbuf *out)
     return CLOOB_OK;
 }
 
-/* Neighbouring literals are one text. */
+/* Concatenates adjacent literals. */
 static cloob_status read_text(importer *s, prompt_list *out)
 {
     arena *memory = &s->out->memory;
@@ -121,7 +121,7 @@ static cloob_status read_text(importer *s, prompt_list *out)
     return status;
 }
 
-/* `lambda c:`, up to its string. */
+/* Skips `lambda c:` before a string. */
 static cloob_status skip_lambda(importer *s)
 {
     if (s->end - s->at <= 6 || memcmp(s->at, "lambda", 6) != 0) return CLOOB_OK;
@@ -131,7 +131,7 @@ static cloob_status skip_lambda(importer *s)
     return at_string(s) ? CLOOB_OK : bad(s, "a function that is not a formatted string");
 }
 
-/* Items from the opening bracket to the closing one: entries of a list, or with `names` the names of one entry. */
+/* Reads the items between brackets: entries of a list, or with `names` the names of one entry. */
 static cloob_status read_items(importer *s, list *entries, prompt_list *names)
 {
     char close = peek(s, 0) == '[' ? ']' : ')';
@@ -149,11 +149,11 @@ static cloob_status read_items(importer *s, list *entries, prompt_list *names)
         }
         if (at_string(s)) CLOOB_TRY(read_text(s, item));
         else if (!names && (peek(s, 0) == '[' || peek(s, 0) == '(')) CLOOB_TRY(read_items(s, NULL, item));
-        else return bad(s, s->at < s->end ? "something else than a string in a list" : "a list that does not end");
+        else return bad(s, s->at < s->end ? "an entry of a list that is not a string" : "an unterminated list");
         skip_blank(s);
         if (peek(s, 0) == ',') advance(s, 1);
         else if (peek(s, 0) != close)
-            return bad(s, s->at < s->end ? "no comma after an item" : "a list that does not end");
+            return bad(s, s->at < s->end ? "a missing comma after an item" : "an unterminated list");
     }
     advance(s, 1);
     return CLOOB_OK;
@@ -161,8 +161,7 @@ static cloob_status read_items(importer *s, list *entries, prompt_list *names)
 
 /* ---- lists to sets --------------------------------------------------------------------------------- */
 
-/* The data sets whose score is the mean over classes, as CLIP and the paper report them; accuracy for all
- * others. */
+/* Data sets whose score is the mean over classes, as reported by CLIP and the CLOOB paper; accuracy for all others. */
 static prompt_metric metric_of(const char *name)
 {
     static const char *const mean[] = { "Caltech101", "FGVCAircraft", "Flowers102", "OxfordPets" };
@@ -171,8 +170,8 @@ static prompt_metric metric_of(const char *name)
     return PROMPT_ACCURACY;
 }
 
-/* "imagenet_classes" belongs to ImageNet, plain "classes" to the heading above it. Sets *place to where the list goes;
- * NULL: the variable is none of the four. */
+/* "imagenet_classes" belongs to the set ImageNet, plain "classes" to the set of the heading above. *place: the list to
+ * fill; NULL if the variable is not a list of classes or templates. */
 static cloob_status find_place(importer *s, const char *variable, size_t n, const char *heading, list **place)
 {
     static const char *const tails[] = { "templates", "class_names", "classnames", "classes" };
@@ -190,7 +189,7 @@ static cloob_status find_place(importer *s, const char *variable, size_t n, cons
     bool imagenet = stem == 8 && strncasecmp(variable, "imagenet", 8) == 0;
     const char *name = imagenet ? "ImageNet" : stem ? arena_string_n(&s->out->memory, variable, stem) : heading;
     if (!name && stem) return ctx_no_memory(s->ctx, stem, "prompts");
-    if (!name) return bad(s, "a list with no heading or prefix that names its set");
+    if (!name) return bad(s, "a list without a heading or prefix that names its set");
     draft **d = &s->first;
     while (*d && strcmp((*d)->name, name) != 0) d = &(*d)->next;
     if (!*d && !(*d = arena_push(&s->out->memory, sizeof **d))) return ctx_no_memory(s->ctx, sizeof **d, "prompts");
@@ -199,7 +198,7 @@ static cloob_status find_place(importer *s, const char *variable, size_t n, cons
     return (*place)->given ? bad(s, "a second list of this name in a prompt set") : CLOOB_OK;
 }
 
-/* `name = [`: leaves at on the bracket. */
+/* Whether the line is `name = [`; moves `at` to the bracket. */
 static bool at_assignment(importer *s, size_t *n)
 {
     importer ahead = *s;
@@ -214,7 +213,7 @@ static bool at_assignment(importer *s, size_t *n)
     return true;
 }
 
-/* Line by line: headings outside of code blocks, and assignments of lists. Other lines are skipped. */
+/* Reads headings outside of code blocks, and assignments of lists. Other lines are skipped. */
 static cloob_status import_lines(importer *s)
 {
     const char *heading = NULL;
@@ -243,7 +242,7 @@ static cloob_status finish_draft(importer *s, const draft *d)
         .name = d->name, .classes = d->classes.entry, .class_count = d->classes.count, .metric = metric_of(d->name)
     };
     if (!d->classes.given || !d->templates.given) {
-        ctx_log(s->ctx, CLOOB_LOG_WARN, "%s: %s has %s but no %s; left out", s->where, d->name,
+        ctx_log(s->ctx, CLOOB_LOG_WARN, "%s: %s has %s but no %s; skipped", s->where, d->name,
                 d->classes.given ? "classes" : "templates", d->classes.given ? "templates" : "classes");
         return CLOOB_OK;
     }
@@ -259,7 +258,7 @@ static cloob_status finish_draft(importer *s, const draft *d)
 
 /* ---- files ----------------------------------------------------------------------------------------- */
 
-/* The code cells of a notebook, one after the other; any other text as it is. */
+/* Appends the code cells of a notebook, or the text itself if it is not a notebook. */
 static cloob_status put_code(importer *s, const char *text, size_t size, sbuf *out)
 {
     json *root;
@@ -271,7 +270,7 @@ static cloob_status put_code(importer *s, const char *text, size_t size, sbuf *o
     }
     CLOOB_TRY(json_parse(s->ctx, &s->out->memory, text, size, s->where, &root));
     if (json_kind_of(json_get(root, "cells")) != JSON_ARRAY)
-        return ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: JSON, but not a notebook (no \"cells\")", s->where);
+        return ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: JSON file, but not a notebook (no \"cells\")", s->where);
     for (const json *c = json_first(json_get(root, "cells")); c; c = json_next(c)) {
         const char *type = json_string(json_get(c, "cell_type"));
         const json *source = json_get(c, "source");
@@ -302,18 +301,18 @@ cloob_status prompts_import_text(cloob_ctx *ctx, const char *text, size_t size, 
 {
     importer s = { .ctx = ctx, .where = name, .out = out };
     int64_t before = out->count;
-    sbuf lines = { 0 }; /* zero-terminated, which `text` need not be */
+    sbuf lines = { 0 }; /* a zero-terminated copy, because `text` may not be */
     sbuf_puts(&lines, "");
     cloob_status status = put_code(&s, text, size, &lines);
     s.at = lines.data, s.end = lines.data + lines.len;
     if (status == CLOOB_OK) status = lines.failed ? ctx_no_memory(ctx, size, name) : import_text(&s, s.at, lines.len);
     sbuf_release(&lines);
     if (status == CLOOB_OK && out->count == before)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no Python lists `classes` and `templates` in it", name);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no Python lists `classes` and `templates` found", name);
     return status;
 }
 
-/* Lines of a file into a list, without white space at their ends; `{c}` becomes {}. Blank lines are left out. */
+/* Reads the non-empty lines of a file into a list, trimmed at the end; `{c}` becomes {}. */
 static cloob_status read_lines(cloob_ctx *ctx, const char *folder, const char *name, arena *a, prompt_list *l)
 {
     file_bytes f;

@@ -1,11 +1,11 @@
-/* Repairs of single characters, and the loop that applies all repairs until a line stays as it is.
+/* Repairs of single characters, and the loop that applies all repairs until a line does not change.
  *
- * Line breaks are not made alike here, because white space is folded afterwards. */
+ * Unlike in ftfy, line breaks are not normalised, because white space is folded afterwards. */
 #include "data/text/clean.h"
 
 #include <string.h>
 
-enum { SEGMENT_CODES = 1000000 }; /* a longer line is repaired in pieces */
+enum { SEGMENT_CODES = 1000000 }; /* longer lines are repaired in pieces of this size */
 
 /* ---- single characters ----------------------------------------------------------------------------- */
 
@@ -20,7 +20,7 @@ static const ligature ligatures[] = {
     { 0xFB00, "ff" }, { 0xFB01, "fi" }, { 0xFB02, "fl" }, { 0xFB03, "ffi" }, { 0xFB04, "ffl" }, { 0xFB06, "st" },
 };
 
-/* Ligatures of Latin letters that a page layout left behind. */
+/* Replaces ligatures of Latin letters, which come from typeset text. */
 static bool add_ligature(codes *out, uint32_t c)
 {
     static const uint32_t carons[3][2] = { { 'D', 0x17D }, { 'D', 0x17E }, { 'd', 0x17E } };
@@ -61,7 +61,7 @@ static bool is_unwanted(uint32_t c)
            c == 0xFEFF || (c >= 0xFFF9 && c < 0xFFFD);
 }
 
-/* "ESC [ digits letter", by which programs colour a terminal. Returns its length, 0 when there is none. */
+/* Length of a terminal escape "ESC [ digits letter"; 0 if there is none. */
 static size_t escape_length(const uint32_t *t, size_t n)
 {
     size_t i = 2;
@@ -110,8 +110,8 @@ static void repair_once(codes *text, bool references)
     uni_nfc(text);
 }
 
-/* Until nothing changes. A text made to change once per round ("&amp;amp;amp;...") would take quadratic time;
- * the budget ends that, far beyond what any caption needs. */
+/* Repairs until nothing changes. A text that changes in every round ("&amp;amp;amp;...") would take quadratic time; the
+ * budget limits this, far beyond what captions need. */
 static void repair_line(codes *line, bool references)
 {
     codes before = { 0 };
@@ -137,7 +137,7 @@ static size_t line_end(const codes *text, size_t i)
 void text_repair(codes *text)
 {
     codes out = { 0 }, line = { 0 };
-    bool references = true; /* until a tag is seen: then "&lt;" may be meant as written */
+    bool references = true; /* false after a tag, because references such as "&lt;" may then be intended */
     for (size_t i = 0, end; i < text->n && !out.failed; i = end) {
         end = line_end(text, i);
         line.n = 0;

@@ -32,7 +32,7 @@ static bool is_chinese(uint32_t c)
            (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-/* One code point of the steps that look at one; several come out, or none. */
+/* Applies a step that maps single code points, to zero or more code points. */
 static void change(step_kind kind, uint32_t c, codes *out)
 {
     bool gap = c == '\t' || c == '\n' || c == '\r';
@@ -51,7 +51,7 @@ static void change(step_kind kind, uint32_t c, codes *out)
     }
 }
 
-/* ASCII is in every normal form, and cheap to lower. */
+/* Fast path for ASCII: it is in every normal form and easy to lower-case. */
 static bool change_ascii(const step *s, sbuf *text)
 {
     for (size_t i = 0; i < text->len; i++)
@@ -144,11 +144,11 @@ void steps_normalise(const tokenizer *t, sbuf *text)
     }
 }
 
-/* ---- bytes as characters ------------------------------------------------------------------------- */
+/* ---- byte-level characters ------------------------------------------------------------------------ */
 
 static bool is_printable(int byte) { return (byte > ' ' && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD); }
 
-/* How many bytes below this one are not printable: below ' ', and from 0x7F to 0xA0. */
+/* Number of unprintable bytes below this one: those below ' ', and 0x7F to 0xA0. */
 static int odd_before(int byte) { return byte <= ' ' ? byte : byte <= 0xA0 ? byte - 0x7F + 0x21 : 0x43; }
 
 int byte_spell(unsigned char byte, char out[2])
@@ -166,10 +166,10 @@ void byte_unspell(const char *text, size_t n, sbuf *out)
     }
 }
 
-/* ---- CLIP's words -------------------------------------------------------------------------------- */
+/* ---- words of CLIP's tokenizer --------------------------------------------------------------------- */
 
-/* Splits cleaned text into words by CLIP's rule: the special names, English contractions, runs of letters, single
- * digits, runs of anything else that is not white space; the first match wins. */
+/* Splits cleaned text into words by CLIP's regular expression: special tokens, English contractions, runs of letters,
+ * single digits, runs of other characters except white space; the first match is used. */
 typedef enum char_kind { SPACE, LETTER, NUMBER, OTHER } char_kind;
 
 static const uint8_t ascii_kind[128] = {
@@ -179,7 +179,7 @@ static const uint8_t ascii_kind[128] = {
     3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, /* a .. z */
 };
 
-/* The kind of the character at text[0] and its length in bytes. */
+/* The kind of the character at text[0], and its length in bytes. */
 static char_kind kind_at(bool hf, const char *text, size_t n, size_t *length)
 {
     uint32_t c;
@@ -189,11 +189,13 @@ static char_kind kind_at(bool hf, const char *text, size_t n, size_t *length)
     if (!used) return OTHER;
     *length = (size_t)used;
     if (c == 0x345 && !hf)
-        return SPACE; /* the iota below: a mark that folds to a letter, so CLIP's rule finds it in no class */
+        return SPACE; /* the combining iota below case-folds to a letter, so it matches none of the classes of CLIP's
+                       * expression */
     return uni_is_letter(c) ? LETTER : uni_is_number(c) ? NUMBER : uni_is_space(c) ? SPACE : OTHER;
 }
 
-/* Bytes of text that spell `name`, 0 when it does not. The long s counts as an s, as case folding has it. */
+/* Number of bytes of text that spell `name` without case; 0 if they do not. The long s matches s, as in case
+ * folding. */
 static size_t spells(const char *text, size_t n, const char *name)
 {
     size_t i = 0;
@@ -225,7 +227,9 @@ static size_t contraction(bool hf, const char *text, size_t n)
 {
     for (size_t i = 0; i < ENDINGS; i++) {
         size_t used = spells(text, n, endings[i]);
-        if (used && (!hf || used == strlen(endings[i]))) return used; /* Hugging Face: not with a long s */
+        if (used && (!hf || used == strlen(endings[i])))
+            return used; /* Hugging Face's expression does not match the
+                                                                       * long s */
     }
     return 0;
 }
@@ -238,7 +242,8 @@ static size_t run_length(bool hf, const char *text, size_t n, char_kind k)
     return i;
 }
 
-/* Whether "|>" at i ends a special name that began a word: transformers' expression then ends a word here, too. */
+/* Whether "|>" at i ends the spelling of a special token that started a word: in transformers' expression, a word also
+ * ends here. */
 static bool ends_special(const char *text, size_t i)
 {
     static const char *const heads[] = { "<|startoftext", "<|endoftext" };
@@ -270,7 +275,7 @@ bool words_next(bool hf, const char *text, size_t bytes, size_t *pos, clip_word 
     return true;
 }
 
-/* ---- pre-tokenizers: every step hands its words to the next ---------------------------------------- */
+/* ---- pre-tokenizers: each step passes its words to the next ------------------------------------------- */
 
 static cloob_status cut(const encoder *c, int at, const char *word, size_t bytes, bool first);
 
@@ -301,7 +306,7 @@ static cloob_status split_bert(const encoder *c, int at, const char *text, size_
     return n > begin ? cut(c, at, text + begin, n - begin, false) : CLOOB_OK;
 }
 
-/* Spaces become U+2581, which begins a word. */
+/* Replaces spaces by U+2581, each of which starts a word. */
 static cloob_status split_metaspace(const encoder *c, const step *s, int at, const char *text, size_t n, bool first)
 {
     sbuf all = { 0 };
@@ -323,10 +328,11 @@ static cloob_status split_metaspace(const encoder *c, const step *s, int at, con
     return status;
 }
 
-/* The kind of characters that GPT-2's expression takes together. */
+/* Character classes of GPT-2's regular expression. */
 static int byte_kind(uint32_t c) { return steps_is_space(c) ? 0 : uni_is_letter(c) ? 1 : uni_is_number(c) ? 2 : 3; }
 
-/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ : the bytes of the next word. */
+/* Bytes of the next word by GPT-2's expression 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
+ * ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
 static size_t gpt2_word(const char *text, size_t n)
 {
     size_t used, last = 0, i = 0;
@@ -335,11 +341,11 @@ static size_t gpt2_word(const char *text, size_t n)
     size_t start = text[0] == ' ' && n > 1 && byte_kind(steps_code_at(text + 1, n - 1, &used)) ? 1 : 0;
     int kind = byte_kind(steps_code_at(text + start, n - start, &used));
     for (i = start; i < n && byte_kind(steps_code_at(text + i, n - i, &used)) == kind; i += used) last = i;
-    if (kind == 0 && i < n && last > 0) return last; /* the last blank belongs to the next word */
+    if (kind == 0 && i < n && last > 0) return last; /* the last space belongs to the next word */
     return i;
 }
 
-/* A word as characters for its bytes, with the mark of a word's end where the vocabulary has it. */
+/* Replaces the bytes of a word by their characters, and adds the end-of-word mark if the vocabulary has it. */
 static cloob_status put_bytes(const encoder *c, int at, const char *word, size_t n)
 {
     static const char mark[] = "</w>";

@@ -1,4 +1,4 @@
-/* Texts to ids and rows, and ids to texts. */
+/* Encodes texts to ids and rows, and decodes ids. */
 #include "data/text/tokenizer.h"
 
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "core/pool.h"
 #include "data/text/tokenizer_impl.h"
 
-enum { TEXT_LIMIT = 1 << 30 }; /* bytes of one text: positions are 32 bits wide */
+enum { TEXT_LIMIT = 1 << 30 }; /* bytes of one text, so that positions fit into 32 bits */
 
-/* ---- life ---------------------------------------------------------------------------------------- */
+/* ---- create and close ---------------------------------------------------------------------------- */
 
 cloob_status tokenizer_create(cloob_ctx *ctx, tokenizer_form form, tokenizer **out)
 {
@@ -40,7 +40,7 @@ cloob_status tokenizer_or_close(cloob_status status, tokenizer **t)
     return status;
 }
 
-/* A tokenizer.json has its own way. */
+/* the steps of a tokenizer.json are fixed */
 void tokenizer_set_clean(tokenizer *t, clean_mode mode)
 {
     t->clean = t->form == FORM_JSON ? CLEAN_FULL : mode;
@@ -70,7 +70,7 @@ static bool is_word(const char *text, size_t n, size_t at, bool before)
     return c == '_' || uni_is_letter(c) || uni_is_number(c);
 }
 
-/* The longest added token at text[i]. */
+/* The longest added token at text[i], among those with the given `normalized`; NULL if there is none. */
 static const added_token *added_at(const tokenizer *t, const char *text, size_t n, size_t i, bool normalized)
 {
     const added_token *best = NULL;
@@ -87,7 +87,7 @@ static const added_token *added_at(const tokenizer *t, const char *text, size_t 
 
 static cloob_status encode_part(const encoder *e, const char *text, size_t n, bool normalized, bool first);
 
-/* Splits at the added tokens that are looked for in this form of the text. */
+/* Splits the text at added tokens of this form (original or normalised) and encodes the rest. */
 static cloob_status encode_split(const encoder *e, const char *text, size_t n, bool normalized, bool first)
 {
     const tokenizer *t = e->t;
@@ -108,7 +108,8 @@ static cloob_status encode_split(const encoder *e, const char *text, size_t n, b
             from = k;
         }
         while (a->rstrip && end < n && steps_is_space(steps_code_at(text + end, n - end, &used))) end += used;
-        bool empty = t->prepare == PREPARE_SIGLIP && !begin && from == META_BYTES; /* the mark alone is dropped */
+        /* a text of only the U+2581 mark is dropped */
+        bool empty = t->prepare == PREPARE_SIGLIP && !begin && from == META_BYTES;
         if (from > begin && !empty) CLOOB_TRY(encode_part(e, text + begin, from - begin, normalized, first && !begin));
         sbuf_add(e->ids, &a->id, sizeof a->id);
         begin = i = end;
@@ -116,7 +117,7 @@ static cloob_status encode_split(const encoder *e, const char *text, size_t n, b
     return n > begin ? encode_part(e, text + begin, n - begin, normalized, first && !begin) : CLOOB_OK;
 }
 
-/* Text between added tokens: raw text is normalised and searched again, normalised text is cut. */
+/* Encodes text between added tokens: original text is normalised and split again, normalised text is cut into words. */
 static cloob_status encode_part(const encoder *e, const char *text, size_t n, bool normalized, bool first)
 {
     sbuf clean = { 0 };
@@ -160,7 +161,7 @@ static cloob_status prepare(cloob_ctx *ctx, const tokenizer *t, const char *text
     return out->failed ? ctx_no_memory(ctx, bytes, "encoding a text") : CLOOB_OK;
 }
 
-/* What one thread needs from text to text; zero-initialised is empty. */
+/* Buffers that a thread reuses for all its texts; zero-initialised is empty. */
 typedef struct scratch {
     sbuf text, ids;
 } scratch;
@@ -171,11 +172,12 @@ static void scratch_release(scratch *s)
     sbuf_release(&s->ids);
 }
 
-/* The ids of a text into s->ids. */
+/* Writes the ids of a text to s->ids. */
 static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s)
 {
     encoder e = { ctx, t, &s->ids };
-    if (bytes > TEXT_LIMIT) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
+    if (bytes > TEXT_LIMIT)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes is too long; the limit is 1 GiB", bytes);
     s->text.len = s->ids.len = 0;
     CLOOB_TRY(prepare(ctx, t, text, bytes, &s->text));
     if (s->text.len) CLOOB_TRY(encode_split(&e, s->text.data, s->text.len, false, true));
@@ -198,7 +200,7 @@ cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const ch
     return status;
 }
 
-/* Where a row has no space for all of it, the suffix comes first, then the prefix. */
+/* Fills a row. If it is too short for everything, the suffix has priority, then the prefix. */
 static cloob_status encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length,
                                scratch *s, int32_t *row)
 {
@@ -219,8 +221,8 @@ static cloob_status encode_row(cloob_ctx *ctx, const tokenizer *t, const char *t
 static cloob_status check_length(cloob_ctx *ctx, int64_t length)
 {
     if (length >= 1) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a row of %lld tokens; at least 1 is needed for the end of the text",
-                    (long long)length);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "a row of %lld tokens is too short; at least 1 is needed for the end token", (long long)length);
 }
 
 cloob_status tokenizer_encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length,
@@ -270,7 +272,8 @@ static bool is_added(const tokenizer *t, int32_t id)
     return false;
 }
 
-/* Words of WordPiece are put together; characters for bytes become the bytes; a word's end becomes a space. */
+/* Appends the text of an id: WordPiece pieces are joined, byte-level characters become bytes, the end-of-word mark
+ * becomes a space. */
 static void put_id(const tokenizer *t, int32_t id, sbuf *out)
 {
     const piece_row *e = &t->p.piece[id];

@@ -1,5 +1,5 @@
-/* Tokenizers of model folders: which file, whose cleaning; CLIP's merges from Python's packages; the files that
- * transformers reads. */
+/* Tokenizers of model folders: selects the file and the cleaning. Also finds CLIP's merges in Python packages, and
+ * writes files for transformers. */
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,20 +10,20 @@
 #include "data/text/tokenizer_impl.h"
 #include "io/gzip.h"
 
-enum { FILE_LIMIT = 1 << 27 }; /* bytes of a vocabulary; XLM-V's has 50 MB */
+enum { FILE_LIMIT = 1 << 27 }; /* bytes of a vocabulary file; XLM-V's has 50 MB */
 
-/* ---- what a folder says ------------------------------------------------------------------------------ */
+/* ---- configuration of a folder ----------------------------------------------------------------------- */
 
 typedef struct folder_config {
     arena a;
     tokenizer_config c;
-    bool open_clip;  /* its texts are cleaned as open_clip does it */
-    bool hf_in_clip; /* open_clip's HFTokenizer */
+    bool open_clip;  /* texts are cleaned as in open_clip */
+    bool hf_in_clip; /* open_clip uses its HFTokenizer */
     bool cased;      /* do_lower_case is false */
-    bool rinna;      /* a model of rinna's Japanese CLIP */
+    bool rinna;      /* a model of rinna's Japanese CLIP or CLOOB */
 } folder_config;
 
-/* "text", or {"content": "text"}. */
+/* The text of a token: a string, or {"content": string}. */
 static const char *token_text(const json *v)
 {
     return json_string(v) ? json_string(v) : json_string(json_get(v, "content"));
@@ -35,7 +35,7 @@ static bool in_folder(const char *folder, const char *name)
     return snprintf(path, sizeof path, "%s/%s", folder, name) < FILE_PATH && file_exists(path);
 }
 
-/* *root stays NULL when there is no such file. */
+/* *root stays NULL if the file does not exist. */
 static cloob_status read_json(cloob_ctx *ctx, const char *folder, const char *name, arena *a, json **root)
 {
     char path[FILE_PATH];
@@ -61,7 +61,7 @@ static void read_tokenizer_config(const json *root, folder_config *f)
     f->cased = !lower;
 }
 
-/* open_clip's text_cfg: hf_tokenizer_name, tokenizer_mode, tokenizer_kwargs. */
+/* Reads open_clip's text_cfg: hf_tokenizer_name, tokenizer_mode, tokenizer_kwargs. */
 static cloob_status read_text_cfg(cloob_ctx *ctx, const json *text, const char *folder, folder_config *f)
 {
     static const char *const ways[] = { "whitespace", "lower", "canonicalize" };
@@ -86,7 +86,7 @@ static cloob_status read_text_cfg(cloob_ctx *ctx, const json *text, const char *
     return CLOOB_OK;
 }
 
-/* open_clip's folder: its weights are read before transformers' where both are there. */
+/* Whether the weights are read as open_clip's: they are preferred if the folder also has transformers' weights. */
 static bool is_open_clip(const char *folder)
 {
     static const char *const weights[] = { "open_clip_model.safetensors", "open_clip_pytorch_model.bin",
@@ -97,7 +97,8 @@ static bool is_open_clip(const char *folder)
     return !in_folder(folder, "config.json");
 }
 
-/* The texts of rinna's models have a class token in front and no end token, which no file of the folder says. */
+/* Detects rinna's models: their texts have a class token at the start and no end token, which the folder's files do not
+ * specify. */
 static cloob_status find_rinna(cloob_ctx *ctx, const char *folder, folder_config *f)
 {
     json *root;
@@ -106,8 +107,8 @@ static cloob_status find_rinna(cloob_ctx *ctx, const char *folder, folder_config
     f->rinna = type && strcmp(type, "vit") == 0;
     if (f->rinna && !in_folder(folder, "spiece.model"))
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: a model of rinna without spiece.model; copy the one of rinna/japanese-roberta-base into "
-                        "the folder",
+                        "%s: spiece.model is missing for rinna's model; copy the file from rinna/japanese-roberta-base "
+                        "into the folder",
                         folder);
     return CLOOB_OK;
 }
@@ -152,7 +153,7 @@ static cloob_status open_file(cloob_ctx *ctx, const char *path, const tokenizer_
     return status;
 }
 
-/* vocab.json with merges.txt, or vocab.txt: written as a tokenizer.json first. */
+/* Reads vocab.json with merges.txt, or vocab.txt, by converting it to a tokenizer.json. */
 static cloob_status open_old(cloob_ctx *ctx, const char *folder, const folder_config *f, bool merges, tokenizer **out)
 {
     char path[2][FILE_PATH];
@@ -186,7 +187,8 @@ static cloob_status open_in(cloob_ctx *ctx, const char *folder, const folder_con
     return in_folder(folder, "vocab.txt") ? open_old(ctx, folder, f, false, out) : CLOOB_OK;
 }
 
-/* Whose cleaning: merges of an open_clip folder are read by its SimpleTokenizer, unless it names transformers'. */
+/* Sets the cleaning. The merges of an open_clip folder are used as by its SimpleTokenizer, unless the folder names a
+ * tokenizer of transformers. */
 static cloob_status set_origin(cloob_ctx *ctx, const char *folder, const folder_config *f, tokenizer *t)
 {
     if (t->form == FORM_PIECES && f->rinna) return pieces_set_rinna(ctx, t, folder);
@@ -216,8 +218,8 @@ cloob_status cloob_tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **
     CLOOB_TRY(open_dir(ctx, path, out));
     return *out ? CLOOB_OK
                 : ctx_fail(ctx, CLOOB_ERR_IO,
-                           "%s: a folder without spiece.model, tokenizer.json, tokenizer.model, vocab.json with "
-                           "merges.txt, or vocab.txt",
+                           "%s: no tokenizer in this folder (spiece.model, tokenizer.json, tokenizer.model, vocab.json "
+                           "with merges.txt, or vocab.txt)",
                            path);
 }
 
@@ -226,19 +228,19 @@ cloob_status tokenizer_open_folder(cloob_ctx *ctx, const char *path, int64_t voc
     char *folder = strdup(path), *slash = folder ? strrchr(folder, '/') : NULL;
     cloob_status status = folder ? CLOOB_OK : ctx_no_memory(ctx, strlen(path), path);
     *out = NULL;
-    if (folder && !file_is_dir(folder)) { /* a file next to its configuration */
+    if (folder && !file_is_dir(folder)) { /* a file of weights next to its configuration */
         if (slash) *slash = '\0';
-        else strcpy(folder, "."); /* a path has one byte at least */
+        else strcpy(folder, "."); /* fits: the path is not empty */
         if (!in_folder(folder, "config.json") && !in_folder(folder, "open_clip_config.json")) folder[0] = '\0';
     }
     if (folder && *folder) status = open_dir(ctx, folder, out);
     if (status == CLOOB_ERR_UNSUPPORTED || status == CLOOB_ERR_FORMAT) {
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s; texts need a vocabulary", cloob_error(ctx));
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s; texts cannot be encoded without a vocabulary", cloob_error(ctx));
         status = CLOOB_OK;
     }
     if (status == CLOOB_OK && *out && cloob_tokenizer_vocab_size(*out) < vocab) (*out)->smaller = true;
     if (status == CLOOB_OK && *out && !tokenizer_fits(*out, vocab)) {
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: a tokenizer of %d tokens, the model has %lld; it is not used", folder,
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: ignoring its tokenizer, which has %d tokens while the model has %lld", folder,
                 cloob_tokenizer_vocab_size(*out), (long long)vocab);
         cloob_tokenizer_close(*out);
         *out = NULL;
@@ -249,7 +251,7 @@ cloob_status tokenizer_open_folder(cloob_ctx *ctx, const char *path, int64_t voc
 
 /* ---- CLIP's merges on this machine ------------------------------------------------------------------- */
 
-/* %s: the value of an environment variable; patterns of glob. */
+/* Glob patterns; %s is the value of the environment variable. */
 static const char *const places[][2] = {
     { "VIRTUAL_ENV", "%s/lib/python3*/site-packages/open_clip/bpe_simple_vocab_16e6.txt.gz" },
     { "VIRTUAL_ENV", "%s/lib/python3*/site-packages/clip/bpe_simple_vocab_16e6.txt.gz" },

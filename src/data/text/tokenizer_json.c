@@ -1,5 +1,5 @@
-/* Reads and stores tokenizer.json: added tokens, normalizers, pre-tokenizers, a model and a template. Untrusted: every
- * id is checked, every kind that is not known is refused by name. */
+/* Reads and stores tokenizer.json: added tokens, normalizers, pre-tokenizers, a model and a template. The file is
+ * untrusted: every id is checked, and unknown types are errors that name the type. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static cloob_status bad(const reader *r, const char *what)
 
 static cloob_status unknown_kind(const reader *r, const char *what, const char *type)
 {
-    return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED, "%s: a %s of type %.60s is not known", r->name, what,
+    return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED, "%s: %s type %.60s is not supported", r->name, what,
                     type ? type : "?");
 }
 
@@ -40,10 +40,10 @@ static cloob_status add_step(const reader *r, step s, const char *from, const ch
     s.from = from ? arena_string(&r->t->a, from) : NULL;
     s.to = to ? arena_string(&r->t->a, to) : NULL;
     if ((from && !s.from) || (to && !s.to)) return ctx_no_memory(r->ctx, 64, r->name);
-    return steps_add(r->t, s) ? CLOOB_OK : bad(r, "more normalizers and pre-tokenizers than any tokenizer has");
+    return steps_add(r->t, s) ? CLOOB_OK : bad(r, "too many normalizers and pre-tokenizers");
 }
 
-/* A step without texts. */
+/* Adds a step without parameters. */
 static cloob_status add_plain(const reader *r, step_kind kind)
 {
     return add_step(r, (step){ .kind = kind }, NULL, NULL);
@@ -155,7 +155,7 @@ typedef struct vocab_row {
 } vocab_row;
 
 typedef struct vocab_rows {
-    vocab_row *row; /* by id; text NULL: no such piece */
+    vocab_row *row; /* indexed by id; text NULL: no piece with this id */
     int64_t count, capacity;
 } vocab_rows;
 
@@ -218,7 +218,7 @@ static cloob_status fill_pieces(const reader *r, const json *root, const json *m
     return status;
 }
 
-/* The two symbols of a merge: "a b", or ["a", "b"] in newer files. False: it is neither. */
+/* Splits a merge into its two symbols: "a b", or ["a", "b"] in newer files. False: invalid. */
 static bool merge_sides(const json *e, const char **left, size_t *n, const char **right)
 {
     const char *one = json_string(e), *gap = one ? strchr(one, ' ') : NULL;
@@ -264,7 +264,7 @@ static cloob_status read_model(const reader *r, const json *root)
     if (!words && !bpe && !is(type, "Unigram")) return unknown_kind(r, "model", type);
     p->model = words ? PIECES_WORDS : bpe ? PIECES_MERGES : PIECES_UNIGRAM;
     p->byte_fallback = flag(model, "byte_fallback", false);
-    p->wide = true;
+    p->like_tokenizers = true;
     prefix = json_string(json_get(model, "continuing_subword_prefix"));
     suffix = json_string(json_get(model, "end_of_word_suffix"));
     if (words && prefix && !is(prefix, "##")) return unknown_kind(r, "continuing_subword_prefix", prefix);
@@ -275,7 +275,7 @@ static cloob_status read_model(const reader *r, const json *root)
     p->word_limit = limit > 0 && limit < 1 << 20 ? (int32_t)limit : 100;
     if (!bpe && !words && !json_int(json_get(model, "unk_id"), &unk)) return bad(r, "a unigram model without unk_id");
     CLOOB_TRY(fill_pieces(r, root, model, unk));
-    p->no_unknown = bpe; /* without an unknown piece, what is unknown is dropped */
+    p->no_unknown = bpe; /* if there is no unknown piece, unknown text is dropped */
     CLOOB_TRY(pieces_finish(r->ctx, p, r->name));
     return bpe ? read_merges(r, model) : CLOOB_OK;
 }
@@ -316,7 +316,7 @@ static cloob_status add_special(const reader *r, int64_t id, bool suffix)
 {
     tokenizer *t = r->t;
     int *n = suffix ? &t->suffixes : &t->prefixes;
-    if (id < 0 || id >= t->p.count || *n == TOKENIZER_SPECIALS) return bad(r, "its template has an impossible token");
+    if (id < 0 || id >= t->p.count || *n == TOKENIZER_SPECIALS) return bad(r, "its template has an invalid token");
     (suffix ? t->suffix : t->prefix)[(*n)++] = (int32_t)id;
     return CLOOB_OK;
 }
@@ -336,7 +336,7 @@ static cloob_status read_template(const reader *r, const json *v)
     return CLOOB_OK;
 }
 
-/* ["</s>", 2] */
+/* Adds a pair such as ["</s>", 2]. */
 static cloob_status add_pair(const reader *r, const json *v, bool suffix)
 {
     int64_t id = -1;
@@ -358,7 +358,7 @@ static cloob_status read_post(const reader *r, const json *v)
     return add_pair(r, json_get(v, "sep"), true);
 }
 
-/* What tokenizer_config.json changes, as transformers applies it. */
+/* Applies the settings of tokenizer_config.json as transformers does. */
 static cloob_status apply_config(const reader *r, const json *root, const tokenizer_config *c)
 {
     tokenizer *t = r->t;
@@ -379,9 +379,9 @@ static cloob_status apply_config(const reader *r, const json *root, const tokeni
     return c->add_eos > 0 ? add_special(r, id_of(t, c->eos ? c->eos : "<eos>"), true) : CLOOB_OK;
 }
 
-/* ---- CLIP's ---------------------------------------------------------------------------------------- */
+/* ---- CLIP's tokenizer ----------------------------------------------------------------------------- */
 
-/* CLIP's ids follow from the merges; a vocabulary that numbers them otherwise is another kind. */
+/* CLIP's ids follow from its merges. Fails if the vocabulary has other ids. */
 static cloob_status check_ids(cloob_ctx *ctx, const tokenizer *t, const json *vocab, const char *name)
 {
     int64_t size = 0, id;
@@ -422,7 +422,7 @@ static cloob_status read_clip(cloob_ctx *ctx, const json *model, const char *nam
     return CLOOB_OK;
 }
 
-/* Words end in "</w>", or the start token has CLIP's name. */
+/* Whether words end in "</w>" or the start token has CLIP's name. */
 static bool is_clip(const json *model)
 {
     const char *type = json_string(json_get(model, "type")),
@@ -434,7 +434,7 @@ static bool is_clip(const json *model)
 
 /* ---- entry --------------------------------------------------------------------------------------- */
 
-/* JSON without the blanks between its tokens. */
+/* Appends JSON without the white space between its tokens. */
 static void put_dense(const char *text, size_t n, sbuf *out)
 {
     bool quoted = false;
@@ -448,7 +448,7 @@ static void put_dense(const char *text, size_t n, sbuf *out)
 
 static cloob_status read_root(const reader *r, const json *root, const tokenizer_config *c)
 {
-    if (is(c->class_name, "Siglip2Tokenizer")) { /* transformers adds it to what the file has */
+    if (is(c->class_name, "Siglip2Tokenizer")) { /* transformers adds this step to those in the file */
         const json *n = json_get(root, "normalizer"), *e = json_first(json_get(n, "normalizers"));
         const char *type = json_string(json_get(e ? e : n, "type"));
         if (!is(type, "Lowercase")) CLOOB_TRY(add_plain(r, STEP_LOWER));
@@ -495,7 +495,7 @@ bool json_form_is_text(const char *text, size_t size)
     return size > sizeof MARK && memcmp(text, MARK, sizeof MARK - 1) == 0;
 }
 
-/* The template is stored as it is applied: the configuration has been read. */
+/* Stores the template with the configuration applied. */
 void json_form_save(const tokenizer *t, sbuf *out)
 {
     json_out w = json_out_on(out);
@@ -516,7 +516,8 @@ void json_form_save(const tokenizer *t, sbuf *out)
 static cloob_status read_form(cloob_ctx *ctx, const json *root, const char *text, size_t size, const char *name,
                               tokenizer **out)
 {
-    static const char key[] = ",\"tokenizer\":"; /* of the first level: what is before it has no such text */
+    static const char key[] = ",\"tokenizer\":"; /* the key at the top level; the text before it does not contain the
+                                                  * key */
     const char *at = memmem(text, size, key, strlen(key)), *pad = json_string(json_get(root, "pad"));
     int64_t prepare = 0, id;
     if (!at || !json_get(root, "tokenizer")) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged", name);
@@ -563,7 +564,7 @@ static void put_typed(json_out *w, const char *key, const char *type)
     json_put_text(w, "type", type);
 }
 
-/* The template of BERT and RoBERTa: a token before every text and one behind it. */
+/* Writes the template of BERT and RoBERTa: one token before every text and one after it. */
 static void put_template(json_out *w, const char *type, const char *const names[2], const int64_t ids[2])
 {
     put_typed(w, "post_processor", type);
@@ -576,7 +577,7 @@ static void put_template(json_out *w, const char *type, const char *const names[
     json_end(w);
 }
 
-/* One piece per line; the line is the id. */
+/* Each line is a piece, and its number is the id. */
 void json_from_vocab_txt(const char *vocab_text, size_t size, bool lower, sbuf *out)
 {
     static const char *const names[] = { "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]" };

@@ -1,9 +1,8 @@
 /* CLIP's BPE: reads and writes merges files.
  *
- * A merges file has CLIP's form: a first line with "#version", then two symbols per line, in which a byte is a
- * printable character and "</w>" ends a word. CLIP uses the first 48,894 lines of its longer file; cloob does the same
- * with files of other programs. The first line of cloob's own files has the number of merges and how texts are
- * cleaned. */
+ * A merges file starts with a line "#version", followed by two symbols per line; bytes are written as printable
+ * characters, and "</w>" ends a word. CLIP uses only the first 48,894 lines of its file, and cloob does so for files of
+ * other programs. The first line of cloob's own files has the number of merges and the cleaning mode. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,7 @@
 #include "core/text.h"
 #include "data/text/tokenizer_impl.h"
 
-enum { TOKEN_LIMIT = 1024 }; /* bytes of one token, as it is spelled */
+enum { TOKEN_LIMIT = 1024 }; /* bytes of one token, in its printable form */
 
 static const char MARK[] = "</w>", *const names[] = { "<|startoftext|>", "<|endoftext|>" };
 enum { MARK_BYTES = sizeof MARK - 1 };
@@ -23,7 +22,8 @@ static bool ends_word(const char *symbol, size_t n)
 
 /* ---- building ------------------------------------------------------------------------------------ */
 
-/* Printable bytes by value, then the others by value: the spelling of the former is a byte's own. */
+/* Adds the pieces of single bytes: printable bytes in order of value, then the others. The printable form of the former
+ * is the byte itself. */
 static bool add_bytes(pieces *p, bool ends)
 {
     for (int pass = 0; pass < 2; pass++)
@@ -62,7 +62,8 @@ cloob_status merges_add(cloob_ctx *ctx, tokenizer *t, int32_t left, int32_t righ
                         TOKEN_LIMIT);
     memcpy(text, p->text.data + a->at, a->bytes);
     memcpy(text + a->bytes, p->text.data + b->at, b->bytes);
-    if (pieces_find(p, text, n) >= 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "a token that an earlier line makes");
+    if (pieces_find(p, text, n) >= 0)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "a token that an earlier line already makes");
     if (rank) sbuf_putc(&t->source, '\n');
     sbuf_add(&t->source, text, a->bytes);
     sbuf_putc(&t->source, ' ');
@@ -73,7 +74,7 @@ cloob_status merges_add(cloob_ctx *ctx, tokenizer *t, int32_t left, int32_t righ
     return added ? CLOOB_OK : ctx_no_memory(ctx, p->text.len, "the texts of a vocabulary");
 }
 
-/* Words that are one token: merging their characters ends in it. */
+/* Marks the tokens that are obtained by merging their characters. */
 static cloob_status mark_words(cloob_ctx *ctx, pieces *p)
 {
     sbuf ids = { 0 };
@@ -102,7 +103,7 @@ cloob_status merges_end(cloob_ctx *ctx, tokenizer *t)
     return mark_words(ctx, &t->p);
 }
 
-/* transformers finds its special names in the original text, and normalises the text between them. */
+/* As in transformers: special tokens are found in the original text, and the text between them is normalised. */
 void merges_set_steps(tokenizer *t)
 {
     bool hf = t->clean == CLEAN_HF;
@@ -148,18 +149,17 @@ static cloob_status read_merge(reader *r, const char *line, size_t n)
 {
     const char *gap = memchr(line, ' ', n), *second = gap ? gap + 1 : NULL;
     size_t first = gap ? (size_t)(gap - line) : 0, rest = gap ? n - first - 1 : 0;
-    if (!first || !rest || memchr(second, ' ', rest)) return bad(r, "not two symbols with a space between");
+    if (!first || !rest || memchr(second, ' ', rest)) return bad(r, "not two symbols separated by a space");
     int32_t left = pieces_find(&r->t->p, line, first), right = pieces_find(&r->t->p, second, rest), id;
-    if (left < 0 || right < 0)
-        return bad(r, "a symbol that no earlier line makes, or with a character that encodes no byte");
+    if (left < 0 || right < 0) return bad(r, "a symbol that no earlier line makes, or an invalid character");
     if (ends_word(line, first)) return bad(r, "the first symbol ends a word, so nothing can follow it");
     cloob_status s = merges_add(r->ctx, r->t, left, right, &id);
     return s == CLOOB_OK ? s : ctx_wrap(r->ctx, s, "%s: line %lld", r->name, (long long)r->line);
 }
 
 typedef struct header {
-    bool clip;      /* OpenAI's file, which has more lines than are used */
-    int64_t merges; /* -1: not given */
+    bool clip;      /* OpenAI's file, which has more lines than CLIP uses */
+    int64_t merges; /* -1: not specified */
     clean_mode clean;
     int64_t pad;
     bool smaller, pad_special;
@@ -189,7 +189,8 @@ static cloob_status read_header(reader *r, header *h)
     if (h->pad < 0 || h->pad >= FIRST_MERGE + h->merges + 2) return bad(r, "a padding token out of range");
     const char *hash = strstr(ours, " hash=");
     if (hash && strtoull(hash + strlen(" hash="), NULL, 16) != fnv_add(FNV_START, r->at, (size_t)(r->end - r->at)))
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: damaged or cut short: its hash is not the one in the first line",
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT,
+                        "%s: damaged or cut short (its hash differs from the first line's); get the file again",
                         r->name);
     return CLOOB_OK;
 }
@@ -207,11 +208,11 @@ static cloob_status read_lines(reader *r, const header *h, int64_t limit)
     size_t n;
     int64_t merges = 0, want = h->merges >= 0 ? h->merges : h->clip ? CLIP_MERGES : -1;
     for (; merges < limit && next_line(r, &line, &n); merges++) {
-        if (n == 0 && r->at == r->end) break; /* a last empty line */
+        if (n == 0 && r->at == r->end) break; /* an empty last line */
         CLOOB_TRY(read_merge(r, line, n));
     }
     if (want >= 0 && merges < want)
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: cut short: %lld of %lld merges; get the file again", r->name,
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: cut short (%lld of %lld merges); get the file again", r->name,
                         (long long)merges, (long long)want);
     if (h->merges >= 0 && r->at != r->end) return bad(r, "text after the last merge");
     r->t->clean = h->clean;

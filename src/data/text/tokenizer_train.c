@@ -1,8 +1,9 @@
-/* Learns merges: repeatedly, the most frequent pair of neighbours becomes a token.
+/* Learns merges: repeatedly makes the most frequent pair of adjacent symbols a token.
  *
- * Words are counted first, so a caption is read once and each distinct word stored once. Every pair has its count and
- * the words it may be in; a merge changes only those words and the counts of the neighbours. A heap, which may contain
- * stale entries, gives the best pair. Ties go to the smaller ids, so the result is the same everywhere. */
+ * Words are counted first, so each caption is read once and each distinct word is stored once. Every pair has a count
+ * and a list of words that may contain it; a merge only changes these words and the counts of pairs next to it. The
+ * best pair comes from a heap, which may contain outdated entries. Ties are decided by the smaller ids, so the result
+ * is the same on every machine. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,9 +15,9 @@
 #include "data/text/tokenizer_impl.h"
 #include "io/gzip.h"
 
-/* ---- counting words: one list per thread, joined and sorted at the end ----------------------------- */
+/* ---- counting words: a list per thread, which are then combined and sorted ------------------------- */
 
-enum { COUNT_WORD_LIMIT = 256 }; /* longer words are skipped: they are rare and costly */
+enum { COUNT_WORD_LIMIT = 256 }; /* longer words are skipped: they are rare and slow */
 
 typedef struct caption {
     const char *at;
@@ -24,7 +25,7 @@ typedef struct caption {
 } caption;
 
 typedef struct word_count {
-    size_t at; /* in the text of its list */
+    size_t at; /* offset in the text of its list */
     uint32_t bytes;
     int64_t count;
 } word_count;
@@ -33,7 +34,7 @@ typedef struct word_counts {
     word_count *item;
     int64_t n, cap;
     sbuf text;
-    hash_map index; /* hashes of words to items: two words of one hash among 10^8 have a probability of 1 in 4000 */
+    hash_map index; /* hash of a word to its item; among 10^8 words, the probability of a collision is 1 in 4000 */
 } word_counts;
 
 static void word_counts_release(word_counts *w)
@@ -59,7 +60,7 @@ static bool count_word(word_counts *w, const char *text, size_t bytes, int64_t c
 
 typedef struct count_job {
     const caption *captions;
-    word_counts *part; /* one per range */
+    word_counts *part; /* one per range of captions */
 } count_job;
 
 static cloob_status count_caption(cloob_ctx *ctx, word_counts *words, const caption *c, sbuf *clean)
@@ -91,8 +92,8 @@ static int by_bytes(const void *a, const void *b, void *text)
     return c ? c : (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* Cleans the captions in full and counts their words, on all threads. Sorted by their bytes: the result does not depend
- * on how many threads there are. */
+/* Cleans the captions and counts their words, on all threads. The words are sorted by their bytes, so the result does
+ * not depend on the number of threads. */
 static cloob_status words_count(cloob_ctx *ctx, const caption *captions, int64_t n, word_counts *out)
 {
     enum { GRAIN = 1024 };
@@ -121,7 +122,7 @@ static cloob_status words_count(cloob_ctx *ctx, const caption *captions, int64_t
 typedef struct pair {
     int32_t left, right;
     int64_t count;
-    int32_t *word; /* where it was seen; may hold words it has left since */
+    int32_t *word; /* words in which the pair occurred; it may have been merged in some of them since */
     int32_t words, word_cap;
 } pair;
 
@@ -135,15 +136,15 @@ typedef struct learner {
     tokenizer *t;
     int32_t merges;
     const word_count *word;
-    const char *text; /* of the words */
+    const char *text; /* text of the words */
     int64_t words;
-    int32_t *symbol; /* all words' symbols */
+    int32_t *symbol; /* symbols of all words */
     int64_t *start;  /* (words + 1) */
-    int32_t *length; /* (words): symbols left */
+    int32_t *length; /* (words): current number of symbols */
     pair *pair;
     int32_t pairs;
     int64_t pair_cap;
-    hash_map index; /* left and right to the number of the pair */
+    hash_map index; /* pair of ids to the number of the pair */
     candidate *heap;
     int64_t heap_n, heap_cap;
     bool failed; /* out of memory */
@@ -184,7 +185,7 @@ static candidate heap_pop(learner *l)
 
 /* ---- pairs ----------------------------------------------------------------------------------------- */
 
-/* The pair's number, made if it is new; -1 when out of memory. */
+/* The number of a pair, which is added if it is new; -1: out of memory. */
 static int32_t pair_number(learner *l, int32_t left, int32_t right)
 {
     int64_t *at = hash_map_put(&l->index, hash_pair(left, right));
@@ -197,7 +198,7 @@ static int32_t pair_number(learner *l, int32_t left, int32_t right)
 
 static bool pair_seen_in(pair *p, int32_t where)
 {
-    if (p->words && p->word[p->words - 1] == where) return true; /* twice in one word */
+    if (p->words && p->word[p->words - 1] == where) return true; /* the pair occurs twice in the word */
     if (p->words == p->word_cap) {
         int32_t cap = p->word_cap + p->word_cap / 2 + 4;
         int32_t *list = realloc(p->word, (size_t)cap * sizeof *list);
@@ -209,7 +210,7 @@ static bool pair_seen_in(pair *p, int32_t where)
     return true;
 }
 
-/* The pair occurs `by` more times, in one word. */
+/* Adds `by` to the count of a pair in one word. */
 static void pair_count(learner *l, int32_t left, int32_t right, int32_t where, int64_t by)
 {
     int32_t p = pair_number(l, left, right);
@@ -223,7 +224,7 @@ static void pair_count(learner *l, int32_t left, int32_t right, int32_t where, i
 
 /* ---- merging --------------------------------------------------------------------------------------- */
 
-/* Merges the pair in one word and corrects the counts on both sides. */
+/* Merges the pair in one word, and updates the counts of the pairs next to it. */
 static void merge_in_word(learner *l, int32_t w, const candidate *best, int32_t id)
 {
     int32_t *s = l->symbol + l->start[w], n = l->length[w], out = 0;
@@ -242,11 +243,12 @@ static void merge_in_word(learner *l, int32_t w, const candidate *best, int32_t 
     l->length[w] = out;
 }
 
-/* Only pairs with the new token can grow, and they are new: numbers from `first` on, which go to the heap. */
+/* Merges a pair in all words. Only the counts of new pairs, which contain the new token, can increase; these are added
+ * to the heap. */
 static void merge_everywhere(learner *l, const candidate *best, int32_t id)
 {
     int32_t first = l->pairs, n = l->pair[best->pair].words, *list = l->pair[best->pair].word;
-    l->pair[best->pair].word = NULL; /* takes over the list: counting may move the pairs */
+    l->pair[best->pair].word = NULL; /* take the list, because counting may reallocate the pairs */
     l->pair[best->pair].words = l->pair[best->pair].word_cap = 0;
     for (int32_t i = 0; i < n && !l->failed; i++) merge_in_word(l, list[i], best, id);
     free(list);
@@ -254,7 +256,7 @@ static void merge_everywhere(learner *l, const candidate *best, int32_t id)
         if (l->pair[p].count > 0) heap_push(l, p);
 }
 
-/* The most frequent pair, past entries whose count has changed since. False when none occurs twice. */
+/* Finds the most frequent pair, skipping outdated heap entries. False if no pair occurs twice. */
 static bool best_pair(learner *l, candidate *best)
 {
     while (l->heap_n) {
@@ -276,7 +278,7 @@ static cloob_status learn_merges(learner *l, int32_t merges)
         if (l->failed) break;
         if (++l->merges % 64 == 0) ctx_progress(l->ctx, "vocabulary", l->merges, merges, "merges");
     }
-    ctx_progress(l->ctx, "vocabulary", merges, merges, "merges"); /* fewer where nothing repeats: it has ended */
+    ctx_progress(l->ctx, "vocabulary", merges, merges, "merges"); /* complete, even if fewer merges were possible */
     return l->failed ? ctx_no_memory(l->ctx, (size_t)l->pairs * sizeof(pair), "learning merges") : CLOOB_OK;
 }
 
@@ -338,11 +340,10 @@ static cloob_status learn(cloob_ctx *ctx, const word_counts *words, int32_t size
     CLOOB_TRY(status);
     CLOOB_TRY(merges_end(ctx, t));
     if (cloob_tokenizer_vocab_size(t) < size - size / 4)
-        ctx_log(
-            ctx, CLOOB_LOG_WARN,
-            "the captions support a vocabulary of %d ids, not %d: no other pair of symbols occurs twice in them; more "
-            "captions allow a larger one",
-            cloob_tokenizer_vocab_size(t), size);
+        ctx_log(ctx, CLOOB_LOG_WARN,
+                "the captions support a vocabulary of %d ids, not %d: no other pair of symbols occurs twice; use more "
+                "captions for a larger vocabulary",
+                cloob_tokenizer_vocab_size(t), size);
     return CLOOB_OK;
 }
 
@@ -352,9 +353,10 @@ static cloob_status learn_captions(cloob_ctx *ctx, const caption *captions, int6
     word_counts words;
     *out = NULL;
     if (size < FIRST_MERGE + 2 || size > VOCAB_LIMIT)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "a vocabulary of %d ids: 512 bytes and 2 special ids are always there, so %d to %d can be had",
-                        size, FIRST_MERGE + 2, VOCAB_LIMIT);
+        return ctx_fail(
+            ctx, CLOOB_ERR_ARGUMENT,
+            "a vocabulary of %d ids is not possible; it needs 512 ids for bytes and 2 special ids, so use %d to %d",
+            size, FIRST_MERGE + 2, VOCAB_LIMIT);
     CLOOB_TRY(words_count(ctx, captions, n, &words));
     cloob_status status =
         words.n ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no words to learn a vocabulary from", name);
@@ -365,7 +367,7 @@ static cloob_status learn_captions(cloob_ctx *ctx, const caption *captions, int6
     return status;
 }
 
-/* ---- files of captions: a caption per line, or the `title` column of a table with tabs --------- */
+/* ---- files of captions: one caption per line, or the column `title` of a tab-separated table -------- */
 
 typedef struct captions {
     caption *item;
@@ -380,9 +382,9 @@ static cloob_status add(cloob_ctx *ctx, captions *c, const char *at, size_t byte
     return CLOOB_OK;
 }
 
-/* One field from *at on, up to a tab or the line's end; quotes hide both, as spreadsheets write them. The field is
- * without its outer quotes (a doubled quote inside stays doubled, which does not change words). Moves *at after it;
- * *last: the row ends here. */
+/* Reads one field at *at, up to a tab or the end of the line; quotes protect both, as in CSV. Outer quotes are removed;
+ * doubled quotes in the field stay doubled, which does not change its words. Moves *at behind the field; *last: it was
+ * the last field of its row. */
 static caption next_field(const char **at, const char *end, bool *last)
 {
     const char *p = *at, *begin = p, *stop;
@@ -400,7 +402,7 @@ static caption next_field(const char **at, const char *end, bool *last)
     return (caption){ begin, (size_t)(stop - begin) };
 }
 
-/* The column `title` of the first row; -1: the file is not a table. */
+/* The index of the column `title` in the first row; -1: the file is not a table. */
 static int title_column(const char *text, const char *end)
 {
     const char *newline = memchr(text, '\n', (size_t)(end - text));
@@ -417,7 +419,7 @@ static int title_column(const char *text, const char *end)
 static cloob_status read_table(cloob_ctx *ctx, const char *text, const char *end, int column, captions *out)
 {
     bool last = false;
-    while (!last) next_field(&text, end, &last); /* the header */
+    while (!last) next_field(&text, end, &last); /* skip the header */
     while (text < end) {
         last = false;
         for (int i = 0; !last; i++) {

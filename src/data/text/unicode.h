@@ -1,8 +1,8 @@
-/* Unicode for the tokenizer: classes, case, normal form.
+/* Unicode for tokenizers: character classes, case, normal forms.
  *
- * With utf8proc the results are Unicode's. Without it (utf8proc_absent.c, uni_complete() is false) ASCII is exact and
- * the rest approximate: symbols and punctuation are recognised by block, lower case covers Latin-1, Latin Extended-A,
- * Greek and Cyrillic, and nothing is composed. */
+ * With utf8proc, results are exact. Without it (utf8proc_absent.c; uni_complete() is false), they are exact for ASCII
+ * and approximate otherwise: symbols and punctuation are recognised by block, lower case covers Latin-1, Latin
+ * Extended-A, Greek and Cyrillic, and normal forms are not applied. */
 #ifndef DATA_TEXT_UNICODE_H
 #define DATA_TEXT_UNICODE_H
 
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A growing array of code points; zero-initialised is empty. When out of memory, `failed` is set and the content is
+/* A growing array of code points; zero-initialised is empty. If memory runs out, `failed` is set and the content is
  * undefined; check it once at the end. */
 typedef struct codes {
     uint32_t *at;
@@ -21,34 +21,34 @@ typedef struct codes {
 void codes_add(codes *c, uint32_t code);
 void codes_add_all(codes *c, const uint32_t *code, size_t n);
 void codes_release(codes *c);
-/* Replaces the content of c, and keeps its `failed`; `by` is empty afterwards. */
+/* Replaces the content of c, except `failed`, by that of `by`, which is then empty. */
 void codes_replace(codes *c, codes *by);
 
 bool uni_complete(void); /* false in a build without utf8proc */
 
 bool uni_is_letter(uint32_t code); /* \p{L} */
 bool uni_is_number(uint32_t code); /* \p{N} */
-bool uni_is_space(uint32_t code);  /* what separates words: Unicode's white space and U+001C .. U+001F */
+bool uni_is_space(uint32_t code);  /* separates words: Unicode white space and U+001C .. U+001F */
 
-uint32_t uni_upper(uint32_t code); /* one to one */
+uint32_t uni_upper(uint32_t code); /* simple mapping, one to one */
 
-/* Appends the lower case of in: U+0130 becomes two code points, a capital sigma at a word's end the final
- * one. */
+/* Appends the lower case of in. U+0130 becomes two code points, and a capital sigma at the end of a word the final
+ * sigma. */
 void uni_lower(const uint32_t *in, size_t n, codes *out);
 
-/* Appends the ordinary form of a full- or half-width character, U+FF01 .. U+FFEF. */
+/* Appends the normal form of a full- or half-width character, U+FF01 .. U+FFEF. */
 void uni_width(uint32_t code, codes *out);
 
-/* How many code points of in, from the first on, make one character as a reader sees it; n is above 0. */
+/* Number of code points of the first grapheme cluster of in; n must be above 0. */
 size_t uni_grapheme(const uint32_t *in, size_t n);
 
 /* Normal form C, in place. */
 void uni_nfc(codes *text);
-/* Normal form D, or with compatibility KD, in place. */
+/* Normal form D, or KD if `compatible`, in place. */
 void uni_nfd(codes *text, bool compatible);
 
 bool uni_is_mark(uint32_t code);        /* Mn */
-bool uni_is_punctuation(uint32_t code); /* P*, without ASCII's symbols */
-bool uni_is_other(uint32_t code);       /* controls, formats, private use, surrogates */
+bool uni_is_punctuation(uint32_t code); /* P*, but not the ASCII characters that Unicode counts as symbols */
+bool uni_is_other(uint32_t code);       /* C*: controls, formats, private use, surrogates */
 
 #endif

@@ -1,4 +1,4 @@
-/* Unicode by utf8proc. */
+/* Unicode functions using utf8proc. */
 #include <stdlib.h>
 #include <utf8proc.h>
 
@@ -56,7 +56,7 @@ uint32_t uni_upper(uint32_t c) { return (uint32_t)utf8proc_toupper((utf8proc_int
 
 /* ---- lower case ---------------------------------------------------------------------------------- */
 
-/* Letters with case, and the signs Unicode counts with them (Other_Lowercase, Other_Uppercase). */
+/* Whether c is a letter with case, or has Other_Lowercase or Other_Uppercase. */
 static bool is_cased(uint32_t c)
 {
     static const uint32_t other[][2] = {
@@ -71,8 +71,8 @@ static bool is_cased(uint32_t c)
     return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT || IN(other, c);
 }
 
-/* Characters that do not end a word: marks, modifiers, formats, and marks like the apostrophe.
- */
+/* Whether c is ignored in the search for the end of a word: combining marks, modifiers, format characters, and
+ * punctuation like the apostrophe. */
 static bool is_case_ignorable(uint32_t c)
 {
     static const uint32_t middle[][2] = {
@@ -91,8 +91,8 @@ static bool is_case_ignorable(uint32_t c)
     }
 }
 
-/* A sigma ends a word when a cased letter comes before it and none after, ignorable signs left out of
- * account. The look ahead ends at the next sigma at the latest, so it costs no more than the text is long. */
+/* Whether a cased letter follows, ignoring case-ignorable characters; a sigma is final if one precedes it and none
+ * follows. The search ends at the next sigma, so the total time is linear. */
 static bool cased_follows(const uint32_t *in, size_t n, size_t i)
 {
     do i++;
@@ -115,7 +115,7 @@ void uni_lower(const uint32_t *in, size_t n, codes *out)
 
 static int combining_class(uint32_t c) { return utf8proc_get_property((utf8proc_int32_t)c)->combining_class; }
 
-/* Appends what a character is made of; itself where it is not. */
+/* Appends the decomposition of a character; itself if it has none. */
 static void add_parts(uint32_t c, bool compatible, codes *out)
 {
     utf8proc_int32_t part[16];
@@ -137,7 +137,7 @@ size_t uni_grapheme(const uint32_t *in, size_t n)
     return i;
 }
 
-/* Stable counting sort of one run of marks by class: linear, however long the run. */
+/* Stable counting sort of a run of marks by combining class: linear for runs of any length. */
 static void sort_marks(uint32_t *marks, size_t n, codes *scratch)
 {
     size_t start[257] = { 0 };
@@ -149,7 +149,7 @@ static void sort_marks(uint32_t *marks, size_t n, codes *scratch)
     for (size_t i = 0; i < n; i++) marks[start[combining_class(scratch->at[i]) & 255]++] = scratch->at[i];
 }
 
-/* Characters as what they are made of, with runs of marks in canonical order. */
+/* Decomposes all characters and sorts runs of marks canonically. */
 void uni_nfd(codes *text, bool compatible)
 {
     codes apart = { 0 }, scratch = { 0 };
@@ -168,7 +168,7 @@ void uni_nfd(codes *text, bool compatible)
 static bool may_change(const codes *text)
 {
     for (size_t i = 0; i < text->n; i++)
-        if (text->at[i] >= 0x300) return true; /* nothing below combines or decomposes under form C */
+        if (text->at[i] >= 0x300) return true; /* no character below U+0300 changes under normal form C */
     return false;
 }
 

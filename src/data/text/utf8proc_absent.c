@@ -1,4 +1,4 @@
-/* Unicode without a library: exact for ASCII, by block beyond it (see text_unicode.h). */
+/* Replaces utf8proc.c in a build without the library: exact for ASCII, approximate by block beyond (see unicode.h). */
 #include "data/text/unicode.h"
 
 bool uni_complete(void) { return false; }
