@@ -14,7 +14,7 @@
 #include "core/arith.h"
 #include "core/text.h"
 
-static cloob_status fail(cloob_ctx *ctx, const char *path, const char *what)
+cloob_status file_fail(cloob_ctx *ctx, const char *path, const char *what)
 {
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s: %s", path, what, strerror(errno));
 }
@@ -44,7 +44,7 @@ static cloob_status open_stream(cloob_ctx *ctx, const char *path, int fd, int fi
 {
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0 || !(*out = fdopen(fd, "rb")))
-        return fail(ctx, path, "cannot open");
+        return file_fail(ctx, path, "cannot open");
     if (first != EOF) ungetc(first, *out);
     return CLOOB_OK;
 }
@@ -55,8 +55,8 @@ cloob_status file_open(cloob_ctx *ctx, const char *path, FILE **out)
     int first = EOF, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     cloob_status status = CLOOB_OK;
     *out = NULL;
-    if (fd < 0) return fail(ctx, path, "cannot open");
-    if (fstat(fd, &st) != 0) status = fail(ctx, path, "cannot stat");
+    if (fd < 0) return file_fail(ctx, path, "cannot open");
+    if (fstat(fd, &st) != 0) status = file_fail(ctx, path, "cannot stat");
     else if (S_ISDIR(st.st_mode)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a folder; name a file", path);
     else if (S_ISFIFO(st.st_mode) && !pipe_has_writer(fd, &first))
         status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a pipe without a writer; start its writer first", path);
@@ -88,7 +88,7 @@ static cloob_status read_stream(cloob_ctx *ctx, FILE *f, const char *path, size_
     }
     if (!data) return ctx_no_memory(ctx, cap, path);
     cloob_status status = CLOOB_OK;
-    if (ferror(f)) status = fail(ctx, path, "cannot read");
+    if (ferror(f)) status = file_fail(ctx, path, "cannot read");
     else if (size > limit) status = too_large(ctx, path, limit);
     if (status != CLOOB_OK) {
         free(data);
@@ -166,8 +166,8 @@ static cloob_status open_regular(cloob_ctx *ctx, const char *path, int *fd, size
     struct stat st;
     cloob_status status = CLOOB_OK;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* do not block on a pipe */
-    if (*fd < 0) return fail(ctx, path, "cannot open");
-    if (fstat(*fd, &st) != 0) status = fail(ctx, path, "cannot stat");
+    if (*fd < 0) return file_fail(ctx, path, "cannot open");
+    if (fstat(*fd, &st) != 0) status = file_fail(ctx, path, "cannot stat");
     else if (!S_ISREG(st.st_mode)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", path);
     else *size = (size_t)st.st_size;
     if (status != CLOOB_OK) close(*fd);
@@ -185,7 +185,7 @@ cloob_status file_map_open(cloob_ctx *ctx, const char *path, file_map *out)
     else if (size > 0) {
         void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED && errno == ENOMEM) status = ctx_no_memory(ctx, size, path);
-        else if (p == MAP_FAILED) status = fail(ctx, path, "cannot map");
+        else if (p == MAP_FAILED) status = file_fail(ctx, path, "cannot map");
         else *out = (file_map){ p, size, false };
     }
     close(fd);
@@ -198,7 +198,7 @@ cloob_status file_read_beginning(cloob_ctx *ctx, const char *path, void *data, s
     size_t size = 0;
     CLOOB_TRY(open_regular(ctx, path, &fd, &size));
     ssize_t n = pread(fd, data, bytes, 0);
-    cloob_status status = n < 0 ? fail(ctx, path, "cannot read") : CLOOB_OK;
+    cloob_status status = n < 0 ? file_fail(ctx, path, "cannot read") : CLOOB_OK;
     *have = n < 0 ? 0 : (size_t)n;
     close(fd);
     return status;
@@ -277,7 +277,7 @@ cloob_status file_make_dirs(cloob_ctx *ctx, const char *path)
         char kept = *c;
         *c = '\0';
         if (mkdir(copy, 0777) != 0 && !(errno == EEXIST && file_is_dir(copy)))
-            status = fail(ctx, copy, "cannot make the folder");
+            status = file_fail(ctx, copy, "cannot make the folder");
         *c = kept;
         if (!kept) break;
     }
@@ -300,6 +300,12 @@ cloob_status file_in(cloob_ctx *ctx, const char *dir, const char *name, char pat
     const char *gap = alone || dir[strlen(dir) - 1] == '/' ? "" : "/";
     if (snprintf(path, FILE_PATH, "%s%s%s", alone ? "" : dir, gap, name) < FILE_PATH) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_IO, "%.200s...: a path of more than %d bytes", path, FILE_PATH - 1);
+}
+
+const char *file_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
 char *file_folder(const char *path)

@@ -10,11 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static cloob_status fail(cloob_ctx *ctx, const char *path, const char *what)
-{
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s: %s", path, what, strerror(errno));
-}
-
 /* ---- names --------------------------------------------------------------------------------------- */
 
 /* The target of a dangling link; NULL when path is not a link. */
@@ -62,7 +57,7 @@ static bool random_name(char *end)
 static bool name_partial(file_writer *w)
 {
     enum { LIMIT = 200 };
-    const char *slash = strrchr(w->path, '/'), *base = slash ? slash + 1 : w->path;
+    const char *base = file_base(w->path);
     size_t folder = (size_t)(base - w->path), n = strlen(base) < LIMIT ? strlen(base) : LIMIT;
     memcpy(w->partial, w->path, folder + n);
     return random_name(w->partial + folder + n);
@@ -73,7 +68,7 @@ static bool name_partial(file_writer *w)
 static cloob_status init(cloob_ctx *ctx, const char *path, file_writer *w)
 {
     *w = (file_writer){ .path = follow_links(path) };
-    if (!w->path) return fail(ctx, path, "cannot follow the link");
+    if (!w->path) return file_fail(ctx, path, "cannot follow the link");
     w->partial = malloc(strlen(w->path) + 32);
     if (w->partial) return CLOOB_OK;
     file_writer_abort(w);
@@ -137,7 +132,7 @@ static cloob_status begin(cloob_ctx *ctx, const char *path, bool nameless, file_
     if (fd >= 0 && !direct && mode) (void)fchmod(fd, mode); /* if this is not permitted, the umask's mode remains */
     if (fd >= 0) w->stream = fdopen(fd, direct ? "wb" : "w+b");
     if (w->stream) return CLOOB_OK;
-    cloob_status status = fail(ctx, path, "cannot create");
+    cloob_status status = file_fail(ctx, path, "cannot create");
     if (fd >= 0) close(fd);
     if (!named) w->partial[0] = '\0';
     file_writer_abort(w);
@@ -210,12 +205,12 @@ static bool flush(file_writer *w)
 cloob_status file_writer_commit(cloob_ctx *ctx, file_writer *w)
 {
     cloob_status status = CLOOB_OK;
-    if (!flush(w)) status = fail(ctx, w->path, "cannot write");
-    if (status == CLOOB_OK && !give_name(w)) status = fail(ctx, w->path, "cannot name");
-    if (fclose(w->stream) != 0 && status == CLOOB_OK) status = fail(ctx, w->path, "cannot write");
+    if (!flush(w)) status = file_fail(ctx, w->path, "cannot write");
+    if (status == CLOOB_OK && !give_name(w)) status = file_fail(ctx, w->path, "cannot name");
+    if (fclose(w->stream) != 0 && status == CLOOB_OK) status = file_fail(ctx, w->path, "cannot write");
     w->stream = NULL;
     if (status == CLOOB_OK && !w->direct && w->partial[0] && rename(w->partial, w->path) != 0)
-        status = fail(ctx, w->path, "cannot rename");
+        status = file_fail(ctx, w->path, "cannot rename");
     if (status == CLOOB_OK && !w->direct) {
         sync_directory(w->path);
         w->partial[0] = '\0'; /* nothing left to remove */
@@ -238,7 +233,7 @@ static cloob_status write_all(cloob_ctx *ctx, const char *path, const void *data
     file_writer w;
     CLOOB_TRY(file_writer_begin(ctx, path, &w));
     if (private && !w.direct && fchmod(fileno(w.stream), 0600) != 0) {
-        cloob_status status = fail(ctx, path, "cannot make it private");
+        cloob_status status = file_fail(ctx, path, "cannot make it private");
         file_writer_abort(&w);
         return status;
     }

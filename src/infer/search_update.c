@@ -293,14 +293,13 @@ static cloob_status new_entry(cloob_ctx *ctx, const cloob_search_entries *more, 
                               search_entry *out)
 {
     struct stat st;
-    char *path = file_join(root, more->name[i]);
-    if (!path) return ctx_no_memory(ctx, strlen(more->name[i]), "a path");
+    char path[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, root, more->name[i], path));
     *out = (search_entry){ .name = more->name[i], .row = more->row + i * more->D };
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
         out->size = (int64_t)st.st_size;
         out->mtime = time_ns(st.st_mtim);
     }
-    free(path);
     return CLOOB_OK;
 }
 

@@ -67,11 +67,6 @@ char *cache_path(const char *dir, const char *source, const char *suffix)
 
 /* ---- plain copies of gzip files and pipes, for random access: all in one unnamed file ---------------- */
 
-static cloob_status fail(cloob_ctx *ctx, const char *name, const char *what)
-{
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s: %s", name, what, strerror(errno));
-}
-
 typedef struct sink {
     cloob_ctx *ctx;
     const char *name;
@@ -83,8 +78,9 @@ static cloob_status write_all(void *arg, const void *bytes, size_t n)
 {
     sink *s = arg;
     if (!file_write_at(s->fd, bytes, n, s->at))
-        return fail(s->ctx, s->name,
-                    "cannot write the unpacked copy (free some disk space, or set CLOOB_CACHE to a folder with more)");
+        return file_fail(
+            s->ctx, s->name,
+            "cannot write the unpacked copy (free some disk space, or set CLOOB_CACHE to a folder with more)");
     s->at += (int64_t)n;
     return CLOOB_OK;
 }
@@ -92,7 +88,7 @@ static cloob_status write_all(void *arg, const void *bytes, size_t n)
 static cloob_status copy_pipe(cloob_ctx *ctx, const char *command, sink *s)
 {
     FILE *in = popen(command, "r");
-    if (!in) return fail(ctx, s->name, "cannot start the command");
+    if (!in) return file_fail(ctx, s->name, "cannot start the command");
     cloob_status status = gzip_copy(ctx, in, s->name, write_all, s);
     int code = pclose(in);
     if (status != CLOOB_OK || code == 0) return status;
@@ -118,7 +114,7 @@ static cloob_status create_temporary(cloob_ctx *ctx, const char *dir, int *fd)
         if (*fd >= 0) unlink(name);
         free(name);
     }
-    return *fd < 0 ? fail(ctx, "temporary file", "cannot create it (set TMPDIR to a folder that can be written)")
+    return *fd < 0 ? file_fail(ctx, "temporary file", "cannot create it (set TMPDIR to a folder that can be written)")
                    : CLOOB_OK;
 }
 
@@ -197,7 +193,7 @@ cloob_status fileset_open(cloob_ctx *ctx, fileset *fs, int file)
     struct stat st;
     entry *e = &fs->entry[file];
     if (strncmp(e->spec, "pipe:", 5) == 0) return open_temporary(ctx, fs, e);
-    if (stat(e->spec, &st) != 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", e->spec, strerror(errno));
+    if (stat(e->spec, &st) != 0) return file_fail(ctx, e->spec, "cannot open");
     if (S_ISFIFO(st.st_mode) || gzip_is_file(e->spec)) return open_temporary(ctx, fs, e);
     if (!S_ISREG(st.st_mode)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", e->spec);
     e->path = strdup(e->spec);
@@ -213,7 +209,7 @@ static cloob_status open_now(cloob_ctx *ctx, const entry *e, int *fd)
 {
     struct stat st;
     *fd = open(e->path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", e->path, strerror(errno));
+    if (*fd < 0) return file_fail(ctx, e->path, "cannot open");
     if (fstat(*fd, &st) == 0 && st.st_size == e->size && time_ns(st.st_mtim) == e->mtime_ns) return CLOOB_OK;
     close(*fd);
     *fd = -1;

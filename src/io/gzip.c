@@ -44,7 +44,7 @@ static cloob_status refill(inflater *f, bool *more)
         f->z.next_in = f->chunk;
         f->z.avail_in = (uInt)fread(f->chunk, 1, GZIP_CHUNK, f->in);
         f->taken += f->z.avail_in;
-        if (ferror(f->in)) return ctx_fail(f->ctx, CLOOB_ERR_IO, "%s: cannot read: %s", f->name, strerror(errno));
+        if (ferror(f->in)) return file_fail(f->ctx, f->name, "cannot read");
     }
     *more = f->z.avail_in > 0;
     return CLOOB_OK;
@@ -116,7 +116,7 @@ static cloob_status copy_plain(cloob_ctx *ctx, unsigned char *chunk, size_t n, F
         CLOOB_TRY(sink(arg, chunk, n));
         n = fread(chunk, 1, GZIP_CHUNK, in);
     }
-    if (ferror(in)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", name, strerror(errno));
+    if (ferror(in)) return file_fail(ctx, name, "cannot read");
     return CLOOB_OK;
 }
 

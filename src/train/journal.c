@@ -23,40 +23,36 @@ const char *const journal_number_names[JOURNAL_NUMBERS] = { "loss",      "image_
 
 struct journal {
     bool writes;
-    char *dir, *checkpoints, *results; /* results: checkpoints/results.jsonl, of a journal that writes */
-    int lock;                          /* file descriptor; -1: none */
+    char dir[FILE_PATH], checkpoints[FILE_PATH], results[FILE_PATH]; /* results: checkpoints/results.jsonl */
+    int lock;                                                        /* file descriptor; -1: none */
     FILE *log, *metrics, *board;
 };
 
 static cloob_status open_log(cloob_ctx *ctx, journal *j, const char *name, FILE **out)
 {
-    char *path = file_join(j->dir, name);
-    if (!path) return ctx_no_memory(ctx, 64, name);
+    char path[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, j->dir, name, path));
     *out = fopen(path, "a");
-    cloob_status status = *out ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
-    free(path);
-    return status;
+    return *out ? CLOOB_OK : file_fail(ctx, path, "cannot write");
 }
 
 /* A folder from another machine may contain links. Refuses to write through a link that leaves its folder; links to
  * folders are followed. */
 static cloob_status refuse_links(cloob_ctx *ctx, const char *folder, int depth)
 {
-    char target[PATH_MAX];
-    struct stat st;
+    char path[FILE_PATH], target[PATH_MAX];
     cloob_status status = CLOOB_OK;
     DIR *d = opendir(folder);
     for (struct dirent *e; d && status == CLOOB_OK && (e = readdir(d));) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        char *path = file_join(folder, e->d_name);
-        ssize_t n = path ? readlink(path, target, sizeof target) : -1;
-        bool is_folder = path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-        if (!path) status = ctx_no_memory(ctx, 256, folder);
-        else if (n > 0 && !is_folder && memchr(target, '/', (size_t)n))
+        status = file_in(ctx, folder, e->d_name, path);
+        if (status != CLOOB_OK) break;
+        ssize_t n = readlink(path, target, sizeof target);
+        bool is_folder = file_is_dir(path);
+        if (n > 0 && !is_folder && memchr(target, '/', (size_t)n))
             status =
                 ctx_fail(ctx, CLOOB_ERR_IO, "%s: a link out of the run's folder is not written to; remove it", path);
         else if (n < 0 && is_folder && depth) status = refuse_links(ctx, path, depth - 1);
-        free(path);
     }
     if (d) closedir(d);
     return status;
@@ -84,13 +80,10 @@ static void write_lock_owner(int f)
 
 static cloob_status take_lock(cloob_ctx *ctx, journal *j)
 {
-    char owner[32] = "";
-    char *path = file_join(j->dir, ".lock");
-    if (!path) return ctx_no_memory(ctx, 64, ".lock");
+    char owner[32] = "", path[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, j->dir, ".lock", path));
     j->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666); /* not inherited: children would keep the lock */
-    int why = errno;
-    free(path);
-    if (j->lock < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s/.lock: cannot write: %s", j->dir, strerror(why));
+    if (j->lock < 0) return file_fail(ctx, path, "cannot write");
     if (try_lock(j->lock)) {
         write_lock_owner(j->lock);
         return CLOOB_OK;
@@ -114,34 +107,38 @@ static void remove_partial_line(const char *path)
 }
 
 /* True when the folder has a checkpoint, or a file that no run writes. */
-static bool is_taken(const journal *j)
+static cloob_status is_taken(cloob_ctx *ctx, const journal *j, bool *taken)
 {
-    char *log = file_join(j->dir, "out.log");
-    bool run = log && file_exists(log), taken = false;
+    char log[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, j->dir, "out.log", log));
+    bool run = file_exists(log);
     DIR *d = opendir(run ? j->checkpoints : j->dir);
-    for (struct dirent *e; d && !taken && (e = readdir(d));)
-        taken = run ? text_ends_with(e->d_name, ".safetensors") : e->d_name[0] != '.';
+    *taken = false;
+    for (struct dirent *e; d && !*taken && (e = readdir(d));)
+        *taken = run ? text_ends_with(e->d_name, ".safetensors") : e->d_name[0] != '.';
     if (d) closedir(d);
-    free(log);
-    return taken;
+    return CLOOB_OK;
 }
 
 /* Removes the files of a run that ended before its first checkpoint. */
-static void clear_failed(const journal *j)
+static cloob_status clear_failed(cloob_ctx *ctx, const journal *j)
 {
     static const char *const files[] = { "out.log",       "metrics.tsv",      "params.txt",
                                          "settings.json", "provenance.jsonl", "checkpoints/results.jsonl",
                                          "layers.tsv" };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char *path = file_join(j->dir, files[i]);
-        if (path) unlink(path);
-        free(path);
+        char path[FILE_PATH];
+        CLOOB_TRY(file_in(ctx, j->dir, files[i], path));
+        unlink(path);
     }
+    return CLOOB_OK;
 }
 
 static cloob_status refuse_taken(cloob_ctx *ctx, const journal *j)
 {
-    if (!is_taken(j)) return CLOOB_OK;
+    bool taken;
+    CLOOB_TRY(is_taken(ctx, j, &taken));
+    if (!taken) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a run of this name exists; give another `name`, or `resume` it",
                     j->dir);
 }
@@ -150,14 +147,13 @@ static bool is_empty(FILE *f) { return fseek(f, 0, SEEK_END) == 0 && ftell(f) ==
 
 static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bool with_board)
 {
+    char board[FILE_PATH];
     bool exists = mode == JOURNAL_NEW && file_exists(j->dir);
     if (exists) CLOOB_TRY(refuse_taken(ctx, j));
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
     CLOOB_TRY(refuse_links(ctx, j->dir, 3));
     CLOOB_TRY(take_lock(ctx, j));
-    if (exists) clear_failed(j);
-    j->results = file_join(j->checkpoints, "results.jsonl");
-    if (!j->results) return ctx_no_memory(ctx, 64, "results.jsonl");
+    if (exists) CLOOB_TRY(clear_failed(ctx, j));
     remove_partial_line(j->results);
     CLOOB_TRY(open_log(ctx, j, "out.log", &j->log));
     CLOOB_TRY(open_log(ctx, j, "metrics.tsv", &j->metrics));
@@ -167,28 +163,24 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
         fputc('\n', j->metrics);
     }
     if (!with_board) return CLOOB_OK;
-    char *board = file_join(j->dir, "tensorboard");
-    cloob_status status = board ? file_make_dirs(ctx, board) : ctx_no_memory(ctx, 64, "tensorboard");
-    if (status == CLOOB_OK) status = tensorboard_open(ctx, board, &j->board);
-    free(board);
-    return status;
+    CLOOB_TRY(file_in(ctx, j->dir, "tensorboard", board));
+    CLOOB_TRY(file_make_dirs(ctx, board));
+    return tensorboard_open(ctx, board, &j->board);
 }
 
 static cloob_status set_paths(cloob_ctx *ctx, journal *j, const char *logs, const char *name)
 {
     j->lock = -1;
-    j->dir = file_join(logs, name);
-    j->checkpoints = j->dir ? file_join(j->dir, "checkpoints") : NULL;
-    return j->checkpoints ? CLOOB_OK : ctx_no_memory(ctx, 256, "a run's journal");
+    CLOOB_TRY(file_in(ctx, logs, name, j->dir));
+    CLOOB_TRY(file_in(ctx, j->dir, "checkpoints", j->checkpoints));
+    return file_in(ctx, j->checkpoints, "results.jsonl", j->results);
 }
 
 cloob_status journal_check_name(cloob_ctx *ctx, const char *logs, const char *name)
 {
-    journal j = { 0 };
-    cloob_status status = set_paths(ctx, &j, logs, name);
-    if (status == CLOOB_OK && file_exists(j.dir)) status = refuse_taken(ctx, &j);
-    free(j.dir), free(j.checkpoints);
-    return status;
+    journal j;
+    CLOOB_TRY(set_paths(ctx, &j, logs, name));
+    return file_exists(j.dir) ? refuse_taken(ctx, &j) : CLOOB_OK;
 }
 
 cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes,
@@ -199,12 +191,9 @@ cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, jo
     j->writes = writes;
     cloob_status status = set_paths(ctx, j, logs, name);
     if (status == CLOOB_OK && writes) status = make_files(ctx, j, mode, board);
-    if (status != CLOOB_OK) {
-        journal_close(j);
-        return status;
-    }
-    *out = j;
-    return CLOOB_OK;
+    if (status == CLOOB_OK) *out = j;
+    else journal_close(j);
+    return status;
 }
 
 void journal_close(journal *j)
@@ -214,9 +203,6 @@ void journal_close(journal *j)
     if (j->metrics) fclose(j->metrics);
     if (j->board) fclose(j->board);
     if (j->lock >= 0) close(j->lock);
-    free(j->results);
-    free(j->dir);
-    free(j->checkpoints);
     free(j);
 }
 
@@ -224,7 +210,7 @@ const char *journal_dir(const journal *j) { return j->dir; }
 
 const char *journal_checkpoints(const journal *j) { return j->checkpoints; }
 
-const char *journal_results(const journal *j) { return j->results; }
+const char *journal_results(const journal *j) { return j->writes ? j->results : NULL; }
 
 /* A line of out.log: to the file, or to `early` where there is none yet. */
 static void log_line(FILE *file, sbuf *early, cloob_log_level level, const char *text)
@@ -296,7 +282,7 @@ static cloob_status append_line(cloob_ctx *ctx, const char *path, const char *li
     FILE *f = fopen(path, "a");
     bool ok = f && fprintf(f, "%s\n", line) > 0;
     if (f && fclose(f) != 0) ok = false;
-    return ok ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+    return ok ? CLOOB_OK : file_fail(ctx, path, "cannot write");
 }
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -304,13 +290,9 @@ static int by_text(const void *a, const void *b) { return strcmp(*(char *const *
 /* Commands of "pipe:" sources often contain keys and tokens, so then only the owner can read the file. */
 static cloob_status write_settings(cloob_ctx *ctx, const journal *j, const char *name, const char *text)
 {
-    char *path = file_join(j->dir, name);
-    size_t bytes = strlen(text);
-    cloob_status status = !path                   ? ctx_no_memory(ctx, bytes, name)
-                          : strstr(text, "pipe:") ? file_write_private(ctx, path, text, bytes)
-                                                  : file_write(ctx, path, text, bytes);
-    free(path);
-    return status;
+    char path[FILE_PATH];
+    CLOOB_TRY(file_in(ctx, j->dir, name, path));
+    return (strstr(text, "pipe:") ? file_write_private : file_write)(ctx, path, text, strlen(text));
 }
 
 cloob_status journal_settings(cloob_ctx *ctx, journal *j, const char *text)
@@ -320,13 +302,12 @@ cloob_status journal_settings(cloob_ctx *ctx, journal *j, const char *text)
 
 cloob_status journal_provenance(cloob_ctx *ctx, journal *j, const char *line)
 {
+    char path[FILE_PATH];
     if (!j->writes) return CLOOB_OK;
-    char *path = file_join(j->dir, "provenance.jsonl");
-    cloob_status status = path ? append_line(ctx, path, line) : ctx_no_memory(ctx, 1024, "provenance.jsonl");
-    if (status == CLOOB_OK && strstr(line, "pipe:") && chmod(path, 0600) != 0)
-        status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot be made private: %s", path, strerror(errno));
-    free(path);
-    return status;
+    CLOOB_TRY(file_in(ctx, j->dir, "provenance.jsonl", path));
+    CLOOB_TRY(append_line(ctx, path, line));
+    if (!strstr(line, "pipe:") || chmod(path, 0600) == 0) return CLOOB_OK;
+    return file_fail(ctx, path, "cannot be made private");
 }
 
 cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)

@@ -221,11 +221,7 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
     return CLOOB_OK;
 }
 
-static const char *run_name(const run *r)
-{
-    const char *slash = strrchr(journal_dir(r->log), '/');
-    return slash ? slash + 1 : journal_dir(r->log);
-}
+static const char *run_name(const run *r) { return file_base(journal_dir(r->log)); }
 
 static cloob_status stop_now(cloob_ctx *ctx, run *r)
 {

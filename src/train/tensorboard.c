@@ -7,6 +7,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "core/file.h"
 #include "core/text.h"
 
 static uint32_t masked_crc32c(const void *data, size_t n)
@@ -69,7 +70,7 @@ cloob_status tensorboard_open(cloob_ctx *ctx, const char *dir, FILE **out)
     snprintf(path, sizeof path, "%s/events.out.tfevents.%010ld.%s.%ld.%06ld", dir, (long)now.tv_sec, host,
              (long)getpid(), (long)now.tv_usec);
     *out = fopen(path, "wb");
-    if (!*out) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+    if (!*out) return file_fail(ctx, path, "cannot write");
     sbuf event = begin_event();
     proto_text(&event, 3, "brain.Event:2");
     write_record(*out, &event);

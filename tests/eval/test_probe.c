@@ -249,11 +249,9 @@ static void the_banana_valley(void)
 {
     int n = 30;
     double w[30];
-    lbfgs_options o;
+    lbfgs_options o = { .history = 10, .max_iterations = 1000, .tolerance = 1e-14 };
     lbfgs_result r;
     lbfgs_problem p = { .n = n, .noise = 1e-15, .evaluate = rosenbrock, .arg = &n };
-    lbfgs_options_init(&o);
-    o.tolerance = 1e-14;
     for (int i = 0; i < n; i++) w[i] = i % 2 ? 1.0 : -1.2;
     CHECK_OK(ctx, lbfgs_minimize(ctx, &p, &o, w, &r));
     CHECK(r.f < 1e-12 && r.iterations < 400);

@@ -48,7 +48,7 @@ cloob_status name_list_folder(cloob_ctx *ctx, name_list *list, const char *path)
 {
     cloob_status status = CLOOB_OK;
     DIR *d = opendir(path);
-    if (!d) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    if (!d) return file_fail(ctx, path, "cannot open");
     for (struct dirent *e; status == CLOOB_OK && (e = readdir(d));)
         if (e->d_name[0] != '.') status = name_list_add(ctx, list, e->d_name, strlen(e->d_name));
     closedir(d);

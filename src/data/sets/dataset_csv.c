@@ -278,7 +278,7 @@ static cloob_status find_root(cloob_ctx *ctx, const dataset_part *p, const char 
 {
     csv_set *c = p->self;
     csv_row row = { 0 };
-    const char *base = name_base(source);
+    const char *base = file_base(source);
     c->root = strndup(source, (size_t)(base - source));
     if (!c->root) return ctx_no_memory(ctx, strlen(source), "a folder name");
     if (c->rows == 0) return CLOOB_OK;

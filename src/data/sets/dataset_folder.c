@@ -79,7 +79,7 @@ static cloob_status list(cloob_ctx *ctx, class_set *s, const char *below, const 
     char full[FILE_PATH], inner[FILE_PATH], path[FILE_PATH];
     CLOOB_TRY(file_in(ctx, s->root, below, full));
     DIR *d = opendir(full);
-    if (!d) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", full, strerror(errno));
+    if (!d) return file_fail(ctx, full, "cannot open");
     cloob_status status = CLOOB_OK;
     for (struct dirent *e; status == CLOOB_OK && (e = readdir(d));) {
         if (e->d_name[0] == '.') continue;
@@ -177,7 +177,7 @@ const dataset_ops dataset_folder = { "folder", open_folder, close_classes, fetch
 /* "a/sea/1.jpg": "sea" and 3. Length 0 for an image outside folders. */
 static const char *folder_of(const char *name, size_t *n)
 {
-    const char *base = name_base(name), *from = base > name ? base - 1 : name;
+    const char *base = file_base(name), *from = base > name ? base - 1 : name;
     const char *end = from;
     while (from > name && from[-1] != '/') from--;
     *n = (size_t)(end - from);
@@ -229,7 +229,7 @@ static cloob_status open_tarfolder(cloob_ctx *ctx, const char *source, const dat
     for (int64_t i = 0; i < s->tar.count; i++) {
         size_t n;
         const char *name = tar_name(&s->tar, i), *folder = folder_of(name, &n);
-        if (!name_has_suffix(name, o->image_key) || name_base(name)[0] == '.') continue;
+        if (!name_has_suffix(name, o->image_key) || file_base(name)[0] == '.') continue;
         int64_t label = n ? find_class(&p->classes, folder, n) : -1;
         if (label < 0 && p->classes.count) p->skipped++; /* outside the class folders */
         else CLOOB_TRY(add_image(ctx, s, name, label, i));

@@ -56,7 +56,7 @@ cloob_status stored_read_path(cloob_ctx *ctx, const char *path, stored_sample *s
     s->size = 0;
     /* O_NONBLOCK: a named pipe among the images must not block a worker. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    if (fd < 0) return file_fail(ctx, path, "cannot open");
     cloob_status status = read_descriptor(ctx, fd, path, s);
     close(fd);
     return status;
@@ -99,12 +99,6 @@ bool name_has_suffix(const char *name, const char *keys)
     return false;
 }
 
-const char *name_base(const char *name)
-{
-    const char *slash = strrchr(name, '/');
-    return slash ? slash + 1 : name;
-}
-
 cloob_status open_single(cloob_ctx *ctx, const char *path, const char *cache, fileset **files)
 {
     int file;
@@ -117,14 +111,14 @@ cloob_status open_single(cloob_ctx *ctx, const char *path, const char *cache, fi
 
 bool name_is_tar(const char *path)
 {
-    const char *base = name_base(path);
+    const char *base = file_base(path);
     return name_has_suffix(base, "tar;tgz") || strstr(base, ".tar.gz");
 }
 
 /* "list.tsv.gz" counts as "list.tsv". */
 static bool is_table_name(const char *path)
 {
-    const char *base = name_base(path);
+    const char *base = file_base(path);
     return name_has_suffix(base, "csv;tsv") || strstr(base, ".csv.gz") || strstr(base, ".tsv.gz");
 }
 
@@ -133,7 +127,7 @@ static cloob_status detect_folder(cloob_ctx *ctx, const char *path, const char *
     bool tars = false, dirs = false;
     if (web_is_benchmark(path, split)) return *ops = &dataset_web, CLOOB_OK;
     DIR *d = opendir(path);
-    if (!d) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    if (!d) return file_fail(ctx, path, "cannot open");
     *ops = NULL;
     for (struct dirent *e; !*ops && (e = readdir(d));) {
         *ops = raw_set_of(e->d_name);
@@ -152,7 +146,7 @@ static cloob_status detect_by_content(cloob_ctx *ctx, const tar_index *t, const 
     web_keys keys = { (char *)(uintptr_t)o->image_key, (char *)(uintptr_t)o->text_key }; /* only read */
     web_shard s = { 0 };
     *ops = NULL;
-    for (int64_t i = 0; i < t->count && !*ops; i++) *ops = raw_set_of(name_base(tar_name(t, i)));
+    for (int64_t i = 0; i < t->count && !*ops; i++) *ops = raw_set_of(file_base(tar_name(t, i)));
     if (*ops) return CLOOB_OK;
     cloob_status status = web_group(ctx, t, &keys, &s);
     *ops = s.with_text > 0 || t->count == 0 ? &dataset_web : &dataset_tarfolder;
@@ -179,10 +173,10 @@ cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_op
     else if (strncmp(source, "pipe:", 5) == 0) *ops = &dataset_web;
     else if (file_is_dir(source)) return detect_folder(ctx, source, o->split, ops);
     else if (!file_exists(source) && strchr(source, '{')) *ops = &dataset_web;
-    else if (!file_exists(source)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", source, strerror(errno));
+    else if (!file_exists(source)) return file_fail(ctx, source, "cannot open");
     else if (is_table_name(source)) *ops = &dataset_csv;
     else if (name_is_tar(source)) return detect_tar(ctx, source, o, ops);
-    else *ops = raw_set_of(name_base(source));
+    else *ops = raw_set_of(file_base(source));
     if (*ops) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
                     "%s: unknown kind of data set (csv, tsv, tar, a folder, CIFAR, STL-10, "

@@ -83,9 +83,6 @@ cloob_status stored_caption(cloob_ctx *ctx, const char *text, size_t bytes, stor
 /* Ends in one of "jpg;png;..." (the key's list), whatever the case. */
 bool name_has_suffix(const char *name, const char *keys);
 
-/* Where the last folder and the base name begin in a member's name: "a/b/c.jpg" gives "b", 1 and "c.jpg". */
-const char *name_base(const char *name);
-
 /* "a.tar", "a.tgz", "a.tar.gz". */
 bool name_is_tar(const char *path);
 

@@ -80,7 +80,7 @@ static cloob_status find_file(cloob_ctx *ctx, dataset_part *p, const char *name,
     char path[FILE_PATH], packed[64];
     *found = false;
     for (int64_t i = 0; i < r->tar.count && !*found; i++)
-        if ((*found = strcmp(name_base(tar_name(&r->tar, i)), name) == 0))
+        if ((*found = strcmp(file_base(tar_name(&r->tar, i)), name) == 0))
             *at = (raw_file){ 0, r->tar.member[i].offset, r->tar.member[i].size };
     snprintf(packed, sizeof packed, "%s.gz", name);
     for (int gz = 0; r->folder && gz < 2 && !*found; gz++) {
@@ -227,7 +227,7 @@ const dataset_ops *raw_set_of(const char *name)
 /* Whether the source names this file; of folders and tars the split decides, which is test by default. */
 static bool wants(const raw_kind *k, const char *source, const dataset_options *o)
 {
-    if (!file_is_dir(source) && !name_is_tar(source)) return is_called(k, name_base(source));
+    if (!file_is_dir(source) && !name_is_tar(source)) return is_called(k, file_base(source));
     return strcmp(k->split, o->split ? o->split : "test") == 0;
 }
 

@@ -28,7 +28,7 @@ typedef struct web_set {
 /* "a/b.seg.PNG" has the stem "a/b" and the suffix "seg.PNG". False without one, and for hidden files. */
 static bool split_name(const char *name, size_t *stem, const char **suffix)
 {
-    const char *base = name_base(name), *dot = strchr(base, '.');
+    const char *base = file_base(name), *dot = strchr(base, '.');
     if (!dot || dot == base || !dot[1]) return false;
     *stem = (size_t)(dot - name);
     *suffix = dot + 1;
@@ -163,12 +163,12 @@ static void compare_sizes(cloob_ctx *ctx, const fileset *files, const web_shard 
     char path[FILE_PATH];
     arena a = { 0 };
     json *root;
-    int n = snprintf(path, sizeof path, "%.*ssizes.json", (int)(name_base(first) - first), first);
+    int n = snprintf(path, sizeof path, "%.*ssizes.json", (int)(file_base(first) - first), first);
     if (n < FILE_PATH && strncmp(first, "pipe:", 5) != 0 && file_exists(path) &&
         json_read_file(ctx, &a, path, &root) == CLOOB_OK)
         for (int i = 0; i < fileset_count(files); i++) {
             int64_t promised;
-            const json *size = json_get(root, name_base(fileset_name(files, i)));
+            const json *size = json_get(root, file_base(fileset_name(files, i)));
             if (size && json_int(size, &promised) && promised != shard[i].count)
                 ctx_log(ctx, CLOOB_LOG_WARN, "%s says %lld samples, %s has %lld", path, (long long)promised,
                         fileset_name(files, i), (long long)shard[i].count);

@@ -210,8 +210,6 @@ typedef struct state {
     int evaluations;
 } state;
 
-void lbfgs_options_init(lbfgs_options *o) { *o = (lbfgs_options){ 10, 1000, 1e-8, 0 }; }
-
 static cloob_status state_init(state *t, cloob_ctx *ctx, const lbfgs_problem *p, int m)
 {
     size_t count = (size_t)(5 + 2 * m) * (size_t)p->n;

@@ -38,8 +38,6 @@ typedef struct lbfgs_result {
                      */
 } lbfgs_result;
 
-void lbfgs_options_init(lbfgs_options *o);
-
 /* Minimises from w (n), which is overwritten by the best point. Memory: (2 history + 6) n doubles. */
 cloob_status lbfgs_minimize(cloob_ctx *ctx, const lbfgs_problem *p, const lbfgs_options *o, double *w,
                             lbfgs_result *out);

@@ -15,8 +15,6 @@ static const double ENOUGH = 1e-3;                     /* and of L-BFGS in float
 
 enum { HISTORY = 10, SCORE_BYTES = 4 << 20 };
 
-void probe_options_init(probe_options *o) { *o = (probe_options){ 1000, 0 }; }
-
 void probe_model_release(probe_model *m)
 {
     free(m->w);
@@ -102,7 +100,7 @@ static cloob_status minimize_small(cloob_ctx *ctx, const lbfgs_problem *whole, i
 }
 
 static cloob_status minimize(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const probe_data *part, int parts,
-                             const int32_t *y, double lambda, const probe_options *o)
+                             const int32_t *y, double lambda, const cloob_probe_options *o)
 {
     objective *f;
     lbfgs_result result;
@@ -119,7 +117,7 @@ static cloob_status minimize(cloob_ctx *ctx, probe_model *m, probe_fit *fit, con
 }
 
 cloob_status probe_train(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const probe_data *part, int parts,
-                         double lambda, const double *start, const probe_options *o)
+                         double lambda, const double *start, const cloob_probe_options *o)
 {
     int32_t *y = NULL;
     *m = (probe_model){ .D = part[0].x.D };

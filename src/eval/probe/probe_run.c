@@ -11,7 +11,6 @@ typedef struct run {
     cloob_ctx *ctx;
     cloob_probe_result *out;
     const cloob_probe_options *o;
-    probe_options training;
     const probe_data *train, *val, *test; /* val may be NULL */
     int best;                             /* trial of the search */
     probe_model model;                    /* its classifier, trained without the validation rows; owned */
@@ -82,7 +81,7 @@ static cloob_status try_lambda(run *r, const probe_data *train, const probe_data
     probe_fit fit;
     accuracy_result result;
     cloob_probe_trial *t = &r->out->trial[r->out->trials];
-    CLOOB_TRY(probe_train(r->ctx, &m, &fit, train, 1, pow(10, exponent), start, &r->training));
+    CLOOB_TRY(probe_train(r->ctx, &m, &fit, train, 1, pow(10, exponent), start, r->o));
     size_t bytes = (size_t)(m.C * (m.D + 1)) * sizeof *m.w;
     if (!r->last) r->last = malloc(bytes);
     cloob_status status = r->last ? score(r, &m, val, &result) : ctx_no_memory(r->ctx, bytes, "weights");
@@ -219,7 +218,7 @@ static cloob_status train_final(run *r, const probe_data *part, int parts, doubl
     CLOOB_TRY(label_set_init(r->ctx, &set, part[0].y, part[0].x.N)); /* a start is usable only if no class was added */
     if (from && parts == 1 && set.C == from->C) start = from->w;
     label_set_release(&set);
-    CLOOB_TRY(probe_train(r->ctx, &m, &fit, part, parts, lambda, start, &r->training));
+    CLOOB_TRY(probe_train(r->ctx, &m, &fit, part, parts, lambda, start, r->o));
     out->lambda = fit.lambda, out->objective = fit.objective, out->coef_norm = fit.coef_norm;
     out->iterations = fit.iterations, out->evaluations = fit.evaluations, out->converged = fit.converged;
     out->dimensions = m.D, out->classes = m.C;
@@ -251,13 +250,7 @@ static cloob_status search_then_train(run *r)
 cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o, const probe_data *train,
                        const probe_data *val, const probe_data *test)
 {
-    run r = { .ctx = ctx,
-              .out = out,
-              .o = o,
-              .training = { o->max_iterations, o->tolerance },
-              .train = train,
-              .val = val,
-              .test = test };
+    run r = { .ctx = ctx, .out = out, .o = o, .train = train, .val = val, .test = test };
     memset(out, 0, sizeof *out);
     cloob_status status = plan(&r);
     if (status == CLOOB_OK) status = o->search ? search_then_train(&r) : train_final(&r, train, 1, o->lambda, NULL);

@@ -181,11 +181,10 @@ static cloob_status add_finished(cloob_ctx *ctx, reader *r, run_seen *run, const
 /* lines: results of the sweep that the run belongs to. of_many: its folder belongs to an ablation or a sweep. */
 static cloob_status add_folder(cloob_ctx *ctx, reader *r, const char *dir, const json_lines *lines, bool of_many)
 {
-    const char *slash = strrchr(dir, '/'), *name = slash ? slash + 1 : dir;
     run_seen run = { .has_final = has_final(lines) };
     for (int64_t i = 0; i < lines->count && !run.line; i++) {
         const char *of = json_string(json_get(lines->line[i], "run"));
-        if (of && strcmp(of, name) == 0) run.line = lines->line[i];
+        if (of && strcmp(of, file_base(dir)) == 0) run.line = lines->line[i];
     }
     CLOOB_TRY(run_params_read(ctx, r->g.memory, dir, &run.param, &run.params));
     return add_finished(ctx, r, &run, dir, of_many);

@@ -117,8 +117,7 @@ static bool put_example(page *p, const json *one)
     const char *path = json_text(one, "image");
     int shown = 0;
     if (!top || top->kind != JSON_ARRAY || !path) return false;
-    const char *truth = truth_of(p, one, path), *slash = strrchr(path, '/');
-    const char *title = truth ? truth : slash ? slash + 1 : path;
+    const char *truth = truth_of(p, one, path), *title = truth ? truth : file_base(path);
     int64_t rank = rank_of(one, truth);
     sbuf_puts(&p->html, "<div class=\"example\">");
     put_image(p, path);

@@ -71,7 +71,7 @@ const datacomp_set *datacomp_at(int i) { return i >= 0 && i < (int)(sizeof sets 
 /* "vtab/cifar100" as a folder spells it, "vtab-cifar100", or its last part alone. */
 static bool spells(const char *name, size_t n, const char *key)
 {
-    const char *slash = strrchr(key, '/'), *last = slash ? slash + 1 : key;
+    const char *last = file_base(key);
     if (strlen(last) == n && memcmp(name, last, n) == 0) return true;
     if (strlen(key) != n) return false;
     for (size_t i = 0; i < n; i++)

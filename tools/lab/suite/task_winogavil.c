@@ -43,7 +43,7 @@ static int64_t find_image(const reader *r, const char *name)
 {
     size_t n = strlen(name);
     for (int64_t i = 0; i < r->images; i++) {
-        const char *slash = strrchr(r->image[i], '/'), *file = slash ? slash + 1 : r->image[i];
+        const char *file = file_base(r->image[i]);
         if (strncmp(file, name, n) == 0 && (file[n] == '\0' || (file[n] == '.' && !strchr(file + n + 1, '.'))))
             return i;
     }

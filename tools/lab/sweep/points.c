@@ -7,12 +7,15 @@
 #include <string.h>
 
 #include "core/arith.h"
+#include "core/hash.h"
 #include "core/rng.h"
 #include "core/option.h"
 #include "lab/memory.h"
 #include "train/settings.h"
 
 enum { MAX_POINTS = 1000000 };
+
+#define NAME_HASH_START UINT64_C(1469598103934665603) /* names of folders depend on it */
 
 static cloob_status check_axis(cloob_ctx *ctx, const sweep_options *o, int64_t i)
 {
@@ -104,13 +107,6 @@ static void add_part(char *name, size_t size, const char *key, const char *value
         if (!isalnum((unsigned char)*c) && !strchr("._-+", *c)) *c = '-';
 }
 
-static uint64_t hash_text(const char *text)
-{
-    uint64_t h = 1469598103934665603u;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 1099511628211u;
-    return h;
-}
-
 cloob_status point_run(cloob_ctx *ctx, const points *p, const point *at, int64_t seed, const char *folder, sweep_run *r)
 {
     char name[512] = "";
@@ -119,7 +115,8 @@ cloob_status point_run(cloob_ctx *ctx, const points *p, const point *at, int64_t
     bool alone = axes == 1 && !p->o->select; /* a comparison of values of one option: the value is the name */
     for (int64_t i = 0; i < axes; i++) add_part(name, sizeof name - 64, alone ? "" : set[i].name, set[i].value);
     *r = (sweep_run){ .setting = set, .settings = axes, .seed = seed, .may_fail = p->o->select };
-    if (strlen(name) > 150) snprintf(name + 130, 20, "_%016llx", (unsigned long long)hash_text(name));
+    uint64_t hash = fnv_add(NAME_HASH_START, name, strlen(name));
+    if (strlen(name) > 150) snprintf(name + 130, 20, "_%016llx", (unsigned long long)hash);
     snprintf(r->name, sizeof r->name, "%s-seed%lld", *name ? name : "run", (long long)seed);
     if (snprintf(r->dir, sizeof r->dir, "%s/%s", folder, r->name) >= (int)sizeof r->dir)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: path too long", folder);

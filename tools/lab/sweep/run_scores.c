@@ -171,9 +171,9 @@ cloob_status run_test_once(cloob_ctx *ctx, const sweep_options *o, const sweep_r
     CLOOB_TRY(run_open_model(ctx, o, r, &m));
     json_begin(&out, NULL, '{');
     json_put_int(&out, "seed", r->seed);
-    on_test.zeroshot = r->test->zeroshot, on_test.zeroshot_count = r->test->zeroshots;
+    on_test.zeroshot = o->test_zeroshot, on_test.zeroshot_count = o->test_zeroshot_count;
     cloob_status status = run_put_zeroshots(ctx, &on_test, r, m, "test-", &out);
-    if (status == CLOOB_OK && r->test->pairs) status = put_test_pairs(ctx, m, o, r->test->pairs, &out);
+    if (status == CLOOB_OK && o->test_data) status = put_test_pairs(ctx, m, o, o->test_data, &out);
     cloob_model_close(m);
     return run_write_object(ctx, status, &out, path);
 }

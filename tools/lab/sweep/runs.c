@@ -247,13 +247,13 @@ cloob_status sweep_do_run(cloob_ctx *ctx, const sweep_options *o, const char *fo
                           sweep_summary *count)
 {
     CLOOB_TRY(do_training(ctx, o, folder, r, count));
-    return r->test ? run_test_once(ctx, o, r) : CLOOB_OK;
+    return r->tested ? run_test_once(ctx, o, r) : CLOOB_OK;
 }
 
 bool run_is_done(const sweep_run *r)
 {
     char path[SWEEP_PATH + 64];
-    snprintf(path, sizeof path, "%s/%s", r->dir, r->test ? "test.json" : "summary.json");
+    snprintf(path, sizeof path, "%s/%s", r->dir, r->tested ? "test.json" : "summary.json");
     return file_exists(path);
 }
 

@@ -13,18 +13,12 @@ typedef struct run_setting { /* an option of training and its value, as option_s
     const char *name, *value;
 } run_setting;
 
-typedef struct run_test { /* what a trained run is evaluated on, once */
-    const char *const *zeroshot;
-    int64_t zeroshots;
-    const char *pairs; /* NULL: none */
-} run_test;
-
 typedef struct sweep_run {
     const run_setting *setting; /* (settings) in which it differs from the other runs: its method, for one */
     int64_t settings;
     int64_t seed;
-    const run_test *test; /* NULL: none; leaves test.json, and a run that has it is not evaluated again */
-    bool may_fail;        /* a loss that is not finite is a result, {"failed": REASON}, and the other runs continue */
+    bool tested;   /* evaluated on the test data, once: leaves test.json */
+    bool may_fail; /* a loss that is not finite is a result, {"failed": REASON}, and the other runs continue */
     char name[192], dir[SWEEP_PATH]; /* NAME-seedN, LOGS/FOLDER/NAME-seedN */
 } sweep_run;
 
@@ -60,7 +54,7 @@ cloob_status run_open_model(cloob_ctx *ctx, const sweep_options *o, const sweep_
 cloob_status run_put_zeroshots(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, cloob_model *m,
                                const char *prefix, json_out *out);
 
-/* Evaluates the run on r->test and leaves test.json: zero-shot accuracies; retrieval both ways, by all captions of an
+/* Evaluates the run on the test data and leaves test.json: zero-shot accuracies; retrieval both ways, by all captions of an
  * image; Ajne's statistic, effective eigenvalues and similarities. A run that has the file is not evaluated again. */
 cloob_status run_test_once(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r);
 

@@ -81,7 +81,6 @@ static cloob_status check(cloob_ctx *ctx, const sweep_options *o)
 static cloob_status train_runs(cloob_ctx *ctx, sweep *s, const sweep_run *run, int64_t runs, bool *complete)
 {
     const sweep_options *o = s->o;
-    sweep_summary count = { 0 };
     cloob_status status = CLOOB_OK;
     const sweep_run *mine = run;
     int64_t n = runs;
@@ -91,9 +90,8 @@ static cloob_status train_runs(cloob_ctx *ctx, sweep *s, const sweep_run *run, i
         for (int64_t i = o->part; i < runs; i += o->parts) share[n++] = run[i];
         mine = share;
     }
-    if (n) status = sweep_do_runs(ctx, o, s->summary.folder, mine, n, &count);
+    if (n) status = sweep_do_runs(ctx, o, s->summary.folder, mine, n, &s->summary);
     s->summary.runs += runs;
-    s->summary.trained += count.trained, s->summary.resumed += count.resumed, s->summary.found += count.found;
     *complete = true;
     for (int64_t i = 0; i < runs && status == CLOOB_OK; i++) *complete = *complete && run_is_done(&run[i]);
     return status;
@@ -180,15 +178,12 @@ static cloob_status search(cloob_ctx *ctx, sweep *s, bool *complete)
 static cloob_status run_final(cloob_ctx *ctx, sweep *s, bool *complete)
 {
     const sweep_options *o = s->o;
-    run_test test = { o->test_zeroshot, o->test_zeroshot_count, o->test_data };
     CLOOB_TRY(make_runs(ctx, s, o->train.seed + o->seeds, o->final_seeds, true, &s->final));
     for (int64_t i = 0; i < s->final.runs && (o->test_data || o->test_zeroshot_count); i++) {
-        s->final.run[i].test = &test;
+        s->final.run[i].tested = true;
         s->final.run[i].may_fail = false;
     }
-    cloob_status status = train_runs(ctx, s, s->final.run, s->final.runs, complete);
-    for (int64_t i = 0; i < s->final.runs; i++) s->final.run[i].test = NULL;
-    return status;
+    return train_runs(ctx, s, s->final.run, s->final.runs, complete);
 }
 
 static cloob_status write_page(cloob_ctx *ctx, const sweep *s)

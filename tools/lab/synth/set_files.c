@@ -45,7 +45,7 @@ static cloob_status clear_entry(cloob_ctx *ctx, const char *out, const char *nam
     bool owned = is_owned(name) || strcmp(name, SYNTH_MARK) == 0;
     CLOOB_TRY(file_in(ctx, out, name, path));
     if (is_set && is_owned(name) && nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
-        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot remove what an earlier run left: %s", path, strerror(errno));
+        return file_fail(ctx, path, "cannot remove what an earlier run left");
     if (!is_set && !force)
         return ctx_fail(
             ctx, CLOOB_ERR_IO,
@@ -65,7 +65,7 @@ cloob_status synth_folder_begin(cloob_ctx *ctx, const char *out, bool force)
     if (!file_is_dir(out)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s is a file: `out` takes a folder", out);
     bool is_set = has_mark(ctx, out);
     DIR *dir = opendir(out);
-    if (!dir) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read the folder: %s", out, strerror(errno));
+    if (!dir) return file_fail(ctx, out, "cannot read the folder");
     for (struct dirent *e; status == CLOOB_OK && (e = readdir(dir));)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             status = clear_entry(ctx, out, e->d_name, is_set, force);

@@ -57,7 +57,7 @@ static cloob_status check_options(cloob_ctx *ctx, const synth_options *o)
     return CLOOB_OK;
 }
 
-/* ---- images: one range of items per thread, each with its own context, pixels and cairo surface ----- */
+/* ---- images: one range of items per thread ------------------------------------------------------- */
 
 enum { JPEG_QUALITY = 92, GRAIN = 4 };
 
@@ -65,55 +65,39 @@ enum { JPEG_QUALITY = 92, GRAIN = 4 };
 static cloob_status write_image(cloob_ctx *ctx, const char *path, const sbuf *bytes)
 {
     FILE *f = fopen(path, "wb");
-    if (!f) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
+    if (!f) return file_fail(ctx, path, "cannot create");
     bool written = fwrite(bytes->data, 1, bytes->len, f) == bytes->len;
     if (fclose(f) == 0 && written) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+    return file_fail(ctx, path, "cannot write");
 }
-
-typedef struct worker {
-    cloob_ctx *ctx;
-    uint8_t *rgb;
-    cloob_status status;
-} worker;
 
 typedef struct batch {
     int64_t size;
     synth_item *item;
-    worker *workers;
 } batch;
 
-static cloob_status make_item(const worker *w, int64_t size, synth_item *item)
+static cloob_status make_item(cloob_ctx *ctx, int64_t size, uint8_t *rgb, synth_item *item)
 {
-    CLOOB_TRY(synth_render(w->ctx, &item->scene, size, w->rgb));
+    CLOOB_TRY(synth_render(ctx, &item->scene, size, rgb));
     item->encoded.len = 0;
-    CLOOB_TRY(image_encode_jpeg(w->ctx, w->rgb, size, size, JPEG_QUALITY, &item->encoded));
-    return item->path[0] ? write_image(w->ctx, item->path, &item->encoded) : CLOOB_OK;
+    CLOOB_TRY(image_encode_jpeg(ctx, rgb, size, size, JPEG_QUALITY, &item->encoded));
+    return item->path[0] ? write_image(ctx, item->path, &item->encoded) : CLOOB_OK;
 }
 
-static void run_range(void *arg, int64_t begin, int64_t end, int thread)
+static cloob_status make_items(cloob_ctx *ctx, void *arg, int64_t begin, int64_t end, int thread)
 {
     const batch *b = arg;
-    worker *w = &b->workers[thread];
-    for (int64_t i = begin; i < end && w->status == CLOOB_OK; i++) w->status = make_item(w, b->size, &b->item[i]);
+    uint8_t *rgb = must(malloc((size_t)(b->size * b->size * 3)));
+    cloob_status status = CLOOB_OK;
+    (void)thread;
+    for (int64_t i = begin; i < end && status == CLOOB_OK; i++) status = make_item(ctx, b->size, rgb, &b->item[i]);
+    free(rgb);
+    return status;
 }
 
 cloob_status synth_batch(cloob_ctx *ctx, int64_t size, synth_item *item, int64_t n)
 {
-    int ranges = pool_ranges(ctx, n, GRAIN);
-    batch b = { size, item, must(calloc((size_t)ranges, sizeof(worker))) };
-    for (int i = 0; i < ranges; i++)
-        b.workers[i] = (worker){ .ctx = must(ctx_worker(ctx)), .rgb = must(malloc((size_t)(size * size * 3))) };
-    pool_for(ctx, n, GRAIN, run_range, &b);
-    cloob_status status = CLOOB_OK;
-    for (int i = 0; i < ranges; i++) {
-        worker *w = &b.workers[i];
-        if (status == CLOOB_OK && w->status != CLOOB_OK) status = ctx_fail(ctx, w->status, "%s", cloob_error(w->ctx));
-        cloob_ctx_destroy(w->ctx);
-        free(w->rgb);
-    }
-    free(b.workers);
-    return status;
+    return pool_try(ctx, n, GRAIN, make_items, &(batch){ size, item });
 }
 
 /* ---- the state of a run -------------------------------------------------------------------------- */
@@ -136,7 +120,7 @@ static cloob_status open_file(run *r, const char *name, FILE **f)
     char path[FILE_PATH];
     CLOOB_TRY(file_in(r->ctx, r->o->out, name, path));
     *f = fopen(path, "wb");
-    return *f ? CLOOB_OK : ctx_fail(r->ctx, CLOOB_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
+    return *f ? CLOOB_OK : file_fail(r->ctx, path, "cannot create");
 }
 
 static cloob_status make_folder(run *r, const char *name)
