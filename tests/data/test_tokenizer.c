@@ -150,7 +150,7 @@ static void damaged_merges_are_refused(void)
         { "#version\na  b\n", "two symbols" },
         { "#version\na b c\n", "two symbols" },
         { "#version\nqu x\n", "no earlier line" },
-        { "#version\na b\na b\n", "earlier line makes" },
+        { "#version\na b\na b\n", "already makes this token" },
         { "#version\na</w> b\n", "ends a word" },
         { "#version\n\xff b\n", "invalid character" },
         { "#version\n\xe2\x82\xac b\n", "invalid character" },

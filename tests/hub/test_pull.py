@@ -81,7 +81,7 @@ def case_endpoints():
             hub.faults.prefix = prefix
             assert "snapshots" in Place(hub).pull("hf:org/model", HF_ENDPOINT=hub.url + prefix + end)
         for wrong in ("127.0.0.1:9", "ftp://127.0.0.1"):
-            assert "give an address such as" in Place(hub).pull("hf:org/model", code=2, HF_ENDPOINT=wrong)
+            assert "is not a URL" in Place(hub).pull("hf:org/model", code=2, HF_ENDPOINT=wrong)
 
 
 def case_token_file():

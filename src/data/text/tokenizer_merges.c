@@ -63,7 +63,7 @@ cloob_status merges_add(cloob_ctx *ctx, tokenizer *t, int32_t left, int32_t righ
     memcpy(text, p->text.data + a->at, a->bytes);
     memcpy(text + a->bytes, p->text.data + b->at, b->bytes);
     if (pieces_find(p, text, n) >= 0)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "a token that an earlier line already makes");
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "an earlier line already makes this token");
     if (rank) sbuf_putc(&t->source, '\n');
     sbuf_add(&t->source, text, a->bytes);
     sbuf_putc(&t->source, ' ');
