@@ -25,11 +25,13 @@ extern "C" {
 typedef struct cloob_model cloob_model;
 
 typedef struct cloob_model_options {
-    size_t size;           /* of this struct; set by cloob_model_options_init */
-    const char *device;    /* "auto" (NULL), "cpu", "cuda", "cuda:1", "ref" */
-    const char *precision; /* "fp32" (NULL), "bf16", "amp_bf16", "f16" (matrices rounded to half precision, computed in
-                              fp32; also "fp16"), "int8" (CPU), "fp8" (GPU), or "auto": the fastest that keeps a mean cosine of 0.999 with fp32 (cloob_model_facts names it) */
-    int64_t max_pixels;    /* larger images are refused; 0: no limit; default: CLOOB_DEFAULT_MAX_PIXELS */
+    size_t size;        /* of this struct; set by cloob_model_options_init */
+    const char *device; /* "auto" (NULL), "cpu", "cuda", "cuda:1", "ref" */
+    /* "fp32" (NULL), "bf16", "amp_bf16", "f16" (matrices rounded to half precision, computed in fp32; also "fp16"),
+     * "int8" (CPU), "fp8" (GPU), or "auto": the fastest that keeps a mean cosine of 0.999 with fp32
+     * (cloob_model_facts names it) */
+    const char *precision;
+    int64_t max_pixels; /* larger images are refused; 0: no limit; default: CLOOB_DEFAULT_MAX_PIXELS */
     /* Treat image files as photos: apply the EXIF orientation, and decode a JPEG above max_pixels at a reduced scale.
      * false: the same pixels as torchvision's loaders. */
     bool photos;

@@ -62,8 +62,8 @@ typedef struct pieces {
     int32_t word_limit; /* PIECES_WORDS: words of more characters are unknown */
     bool no_unknown;    /* the vocabulary may lack an unknown piece; unknown text is then dropped */
     bool user_pieces;   /* the vocabulary has PIECE_USER pieces */
-    bool
-        like_tokenizers; /* follow the tokenizers library: scores are summed in double, grapheme clusters are mapped as a whole */
+    /* Follow the tokenizers library: scores are summed in double, grapheme clusters are mapped as a whole. */
+    bool like_tokenizers;
     /* SentencePiece's normalisation of whole texts, if `sentencepiece` is set */
     bool sentencepiece;
     bool prefix;      /* add a space before the text */

@@ -46,10 +46,11 @@ typedef struct probe_plan {
 
 probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads);
 
-/* Checks features (finite) and labels (two classes at least) and trains. Several splits are trained on as if
- * they were one. Of the options max_iterations and tolerance (see lbfgs_options; 0: 1e-3, for small problems see
- * docs/reference/evaluation.md) are used. start: parameters to begin from (C, D + 1) of the same classes, or NULL for zeros. On
- * success *m is owned by the caller. Not converging within max_iterations is not an error; see fit->converged. */
+/* Checks features (finite) and labels (two classes at least) and trains. Several splits are trained on as if they were
+ * one. Of the options max_iterations and tolerance (see lbfgs_options; 0: 1e-3, for small problems see
+ * docs/reference/evaluation.md) are used. start: parameters to begin from (C, D + 1) of the same classes, or NULL for
+ * zeros. On success *m is owned by the caller. Not converging within max_iterations is not an error; see
+ * fit->converged. */
 cloob_status probe_train(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const probe_data *part, int parts,
                          double lambda, const double *start, const cloob_probe_options *o);
 

@@ -54,8 +54,9 @@ cloob_status run_open_model(cloob_ctx *ctx, const sweep_options *o, const sweep_
 cloob_status run_put_zeroshots(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, cloob_model *m,
                                const char *prefix, json_out *out);
 
-/* Evaluates the run on the test data and leaves test.json: zero-shot accuracies; retrieval both ways, by all captions of an
- * image; Ajne's statistic, effective eigenvalues and similarities. A run that has the file is not evaluated again. */
+/* Evaluates the run on the test data and leaves test.json: zero-shot accuracies; retrieval both ways, by all captions
+ * of an image; Ajne's statistic, effective eigenvalues and similarities. A run that has the file is not evaluated
+ * again. */
 cloob_status run_test_once(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r);
 
 /* ---- the settings that a sweep tries: combinations of its axes' values, and the runs that they make --- */
