@@ -364,7 +364,7 @@ def one_tower(w):
             assert "no text tower" in json.dumps(s.json("/v1/search", {"text": "a dog"}, code=400))
             assert s.post("/embed", {"inputs": "a dog"})[0] >= 400 and s.post("/tokenize", {"inputs": "a dog"})[0] >= 400
         code, err = s.stop()
-        assert code == 0 and "only an image tower" in err or "only a text tower" in err, err
+        assert code == 0 and ("only an image tower" in err or "only a text tower" in err), err
     w.model = kept
 
 
