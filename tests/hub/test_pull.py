@@ -249,7 +249,7 @@ def case_read_only():
         open(os.path.join(place.cache, ".locks"), "wb").close()
         assert "cannot make the folder" in place.pull("hf:org/model", code=1)
         used = place.run("info", "hf:org/model", code=1).err
-        assert "the copy in the cache is used" in used and "model.safetensors: not a safetensors file" in used, used
+        assert "using the copy in the cache" in used and "model.safetensors: not a safetensors file" in used, used
 
 
 def case_refused():
