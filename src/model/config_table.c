@@ -196,7 +196,7 @@ static int find(const char *wanted)
     return -1;
 }
 
-/* Length of the common_prefix prefix of two names. */
+/* Length of the common prefix of two names. */
 static int common_prefix(const char *a, const char *b)
 {
     int n = 0;

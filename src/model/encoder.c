@@ -557,8 +557,8 @@ static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
     return kind_for(e, longest);
 }
 
-/* The number of rows and the kind of the next batch of texts. With a fixed batch size the kind depends on the text
- * row_by_row, so a batch only takes texts of one kind. */
+/* The number of rows and the kind of the next batch of texts. With a fixed batch size the kind of a text
+ * depends on nothing else, so a batch only takes texts of one kind. */
 static cloob_status next_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, int *kind, int64_t *rows)
 {
     int64_t T = e->p->config.context, B = max_rows(e->p, &e->o, true);

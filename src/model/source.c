@@ -37,7 +37,7 @@ typedef struct marker {
     int kind;
 } marker;
 
-/* The kind of the first row detect_names tensor exists. */
+/* The kind of the first row whose tensor exists. */
 static int first_match(const source *s, const marker *row)
 {
     while (row->name && source_find(s, row->name) < 0) row++;
@@ -271,7 +271,7 @@ typedef struct foreign_name {
 
 /* The first row that matches names the model. */
 static const foreign_name foreign_names[] = {
-    { "text_decoder.", "a CoCa model, detect_names text decoder and attentional pooler are not supported" },
+    { "text_decoder.", "a CoCa model, whose text decoder and attentional pooler are not supported" },
     { "visual.attn_pool.query", "a model with CoCa's attentional pooler, which is not supported" },
     { "text.cls_emb", "a model with CoCa's text tower (embed_cls), which is not supported" },
     { "visual.blocks.", "a model with EVA-CLIP's original tensor names, which are not supported" },
@@ -288,7 +288,7 @@ static const foreign_name foreign_names[] = {
     { "text.transformer.shared.", "a model with a T5 or NLLB text tower from transformers, which is not supported" },
     { "text_model.encoder.layer.", "a model with a BERT text tower; Chinese-CLIP is supported with config.json next to "
                                    "the file, ALIGN and AltCLIP are not" },
-    { "vision_model.encoder.blocks.", "an ALIGN model, detect_names EfficientNet is not supported" },
+    { "vision_model.encoder.blocks.", "an ALIGN model, whose EfficientNet is not supported" },
     { "qformer.", "a BLIP-2 model, which is not supported" },
     { "diffusion_model.", "a diffusion model; give only its CLIP text and image encoders" },
 };

@@ -187,7 +187,7 @@ static void families_survive(void)
 /* One tensor is enough to know a stranger by. */
 static void strangers_are_named(void)
 {
-    static const char *const known[][2] = { { "text_decoder.ln_final.weight", "CoCa" },
+    static const char *const known[][2] = { { "text_decoder.ln_final.weight", "a CoCa model, whose text decoder" },
                                             { "text.cls_emb", "embed_cls" },
                                             { "visual.blocks.0.norm1.weight", "EVA" },
                                             { "visual.trunk.stages.0.blocks.0.norm.weight", "ConvNeXt" },
