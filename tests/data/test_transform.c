@@ -129,7 +129,9 @@ static void one_resize(uint64_t key)
     int64_t limit = rng_below(key, 9, 4) ? 40 : 300;
     int64_t w = 1 + (int64_t)rng_below(key, 1, (uint64_t)limit), h = 1 + (int64_t)rng_below(key, 2, (uint64_t)limit);
     int64_t ow = 1 + (int64_t)rng_below(key, 3, 70), oh = 1 + (int64_t)rng_below(key, 4, 70);
+    if (!rng_below(key, 10, 8)) oh = h; /* a JPEG that was shrunk while decoding may have the height already */
     resize_plan p = resize_plan_whole(ow, oh, rng_below(key, 5, 2) ? RESIZE_BICUBIC : RESIZE_BILINEAR);
+    p.down_first = rng_below(key, 11, 2);
     p.left = (int64_t)rng_below(key, 6, (uint64_t)ow);
     p.top = (int64_t)rng_below(key, 7, (uint64_t)oh);
     p.width = ow - p.left;
@@ -147,8 +149,8 @@ static void one_resize(uint64_t key)
         CHECK_OK(ctx, resize_run_with(ctx, *k, &scratch, &s, &p, got));
         bool same = memcmp(want, got, out + 8) == 0;
         if (!same)
-            printf("  %s: %lldx%lldx%d -> %lldx%lld\n", (*k)->name, (long long)w, (long long)h, channels, (long long)ow,
-                   (long long)oh);
+            printf("  %s: %lldx%lldx%d -> %lldx%lld%s\n", (*k)->name, (long long)w, (long long)h, channels,
+                   (long long)ow, (long long)oh, p.down_first ? ", down first" : "");
         CHECK(same);
     }
     resize_scratch_release(&scratch);

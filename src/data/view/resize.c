@@ -261,7 +261,7 @@ cloob_status resize_run_with(cloob_ctx *ctx, const resize_kernels *k, resize_scr
                              const resize_plan *p, uint8_t *out)
 {
     CLOOB_TRY(axes_build(ctx, &k, s, src, p));
-    if (p->down_first && needs_across(src, p)) return down_and_across(ctx, k, s, src, p, out);
+    if (p->down_first && needs_down(src, p) && needs_across(src, p)) return down_and_across(ctx, k, s, src, p, out);
     if (needs_down(src, p)) return pass_down(ctx, k, s, src, p, out);
     if (needs_across(src, p)) return rows_across(ctx, k, s, src, p, p->top, p->height, out);
     rows_copy(src, p, out);
