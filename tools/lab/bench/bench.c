@@ -143,7 +143,8 @@ static profile_row *row_of(profile *p, const char *name)
 {
     for (int i = 0; i < p->rows; i++)
         if (strcmp(p->row[i].name, name) == 0) return &p->row[i];
-    if (p->rows == PROFILE_ROWS - 1) name = "other ops";
+    if (p->rows == PROFILE_ROWS) return &p->row[PROFILE_ROWS - 1];
+    if (p->rows == PROFILE_ROWS - 1) name = "other ops"; /* the last row has the rest */
     profile_row *row = &p->row[p->rows++];
     *row = (profile_row){ 0 };
     snprintf(row->name, sizeof row->name, "%s", name);

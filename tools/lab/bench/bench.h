@@ -22,7 +22,7 @@ typedef struct profile {
     profile_row row[PROFILE_ROWS]; /* the slowest first, after profile_finish */
     int rows;
     bool shapes;            /* matrix multiplications and convolutions of other sizes have rows of their own */
-    double run_ms, rest_ms; /* rest: what is no op, as the objective, the optimizer and copies */
+    double run_ms, rest_ms; /* rest: time outside ops, such as the objective, the optimizer and copies */
     /* while it runs */
     cloob_ctx *ctx;
     device *dev;
