@@ -235,6 +235,16 @@ static void put(run *r, json_out *line, int64_t epoch, const char *key, const ch
     journal_put(r->log, line, epoch, name, number);
 }
 
+/* Opens class folders with the options of the training data that concern single images and the cache. */
+static cloob_status open_source(cloob_ctx *ctx, const run *r, const source *s, dataset **out)
+{
+    const cloob_data_options *data = &r->o->data;
+    dataset_options o;
+    dataset_options_init(&o);
+    o.max_pixels = data->max_pixels, o.exif_orientation = data->exif_orientation, o.cache = data->cache;
+    return dataset_open(ctx, s->data, &o, out);
+}
+
 /* The accuracy on one source, in the line of results; e NULL: only checks the data and its prompts. */
 static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source *s, int64_t epoch, json_out *line)
 {
@@ -245,7 +255,7 @@ static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source 
     prompt_set set;
     dataset *d;
     int64_t bad;
-    CLOOB_TRY(dataset_open(ctx, s->data, NULL, &d));
+    CLOOB_TRY(open_source(ctx, r, s, &d));
     cloob_status status = choose_prompts(ctx, r, s, d, &p, &a, &set);
     if (status == CLOOB_OK && dataset_class_count(d) < 2)
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: zero-shot needs folders of two classes or more", s->data);
@@ -254,8 +264,10 @@ static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source 
         zeroshot_release(&z);
         put(r, line, epoch, s->key, "top1", t.top1);
         put(r, line, epoch, s->key, "top5", t.top5);
-        journal_line(ctx, r->log, "epoch %lld: %s top1 %.4f, top5 %.4f over %lld images", (long long)epoch, s->key,
-                     t.top1, t.top5, (long long)t.n);
+        char skipped[64] = "";
+        if (bad) snprintf(skipped, sizeof skipped, "; skipped %lld that cannot be read", (long long)bad);
+        journal_line(ctx, r->log, "epoch %lld: %s top1 %.4f, top5 %.4f over %lld images%s", (long long)epoch, s->key,
+                     t.top1, t.top5, (long long)t.n, skipped);
     }
     prompts_release(&p);
     arena_release(&a);

@@ -63,6 +63,20 @@ cp logs/small/checkpoints/latest.safetensors "$model"
 "$cloob" tokenizer decode --vocab "$name/v.bpe" 64 65 > out 2> err || fail "decode: $(cat err)"
 [ "$(wc -l < out)" = 1 ] || fail "ids as words of a command line are not one text: $(cat out)"
 "$cloob" zeroshot --json --quiet --checkpoint "$model" --data "$name/world/classes/object" "$name/world/classes/colour" > j11 2> err || fail "zeroshot: $(cat err)"
+# Limits of images apply to class folders in training, too: one image of 48 px among those of 32.
+"$cloob" synth --out wide --count 1 --size 48 --quiet > out 2> err || fail "synth: $(cat err)"
+cp -r "$name/world/classes/object" classes
+class=$(find classes -mindepth 1 -type d | sort | head -1)
+cp "$(find wide/images -type f | sort | head -1)" "$class/large.jpg"
+for flag in zeroshot-data imagenet-val; do
+    "${train[@]}" --model tiny-rn --force-image-size 32 --name $flag --$flag classes --max-image-pixels 1100 > out 2> err || fail "$flag: $(cat err)"
+    grep -q 'images; skipped 1 that cannot be read' logs/$flag/out.log || fail "--$flag ignores --max-image-pixels: $(cat logs/$flag/out.log)"
+done
+"$cloob" sweep --train-data "$name/world/train.tsv" --vocab-size 540 --batch-size 8 --epochs 1 --warmup 1 --workers 0 --threads 1 --device cpu \
+    --quiet --logs logs --model tiny-rn --force-image-size 32 --grid lr=1e-3 --seeds 1 --zeroshot classes --max-image-pixels 1100 --name swept > out 2> err ||
+    fail "sweep --zeroshot: $(cat err)"
+images=$(find classes -type f | wc -l)
+grep -qE "\"n\": ?$((images - 1))\}" logs/swept/*/zeroshot-classes.json || fail "sweep --zeroshot ignores --max-image-pixels: $(cat logs/swept/*/zeroshot-classes.json)"
 "$cloob" bench data --json --batches 1 --batch-size 4 --workers 0 --size 32 > j12 2> err || fail "bench data: $(cat err)"
 "$cloob" prompts list --json "$name/world/prompts.json" > j13 2> err || fail "prompts: $(cat err)"
 "$cloob" bench loss --json --n 16 --dim 8 --repeats 1 > j14 2> err || fail "bench loss: $(cat err)"
@@ -158,8 +172,10 @@ for shell in zsh fish; do
     command -v $shell > /dev/null && { $shell -n complete.$shell || fail "$shell cannot read its completion"; }
 done
 
-# The tables on the page of presets are the program's.
+# The tables on the page of presets are the program's, and fit a terminal.
 "$cloob" help --presets > tables
+wide=$(awk 'length > 80' tables)
+[ -z "$wide" ] || fail "cloob help --presets: wider than 80 columns: $wide"
 { sed -n '/^## /,$p' "$source/docs/reference/presets.md"; echo; } | cmp - tables || fail "docs/reference/presets.md: copy the tables from cloob help --presets"
 
 # The paper's tables, written out a second time: the values of CLOOB on Conceptual Captions and YFCC, and of CLIP.

@@ -34,21 +34,25 @@ void run_set_name(const char *path, char out[128])
 }
 
 /* Writes zeroshot-SET.json into the run's folder, where the report finds it, too. */
-static cloob_status put_zeroshot(cloob_ctx *ctx, const sweep_run *r, cloob_model *m, const prompts *p,
-                                 const char *source, const char *prefix, double *sum, json_out *out)
+static cloob_status put_zeroshot(cloob_ctx *ctx, const sweep_options *o, const sweep_run *r, cloob_model *m,
+                                 const prompts *p, const char *source, const char *prefix, double *sum, json_out *out)
 {
     char set[128], path[SWEEP_PATH + 160], key[160];
     cloob_dataset *d;
+    cloob_data_options how;
     cloob_zeroshot_options z;
     cloob_zeroshot_result found;
     json_out text = { .spaced = true };
+    cloob_data_options_init(&how);
+    how.max_pixels = o->train.data.max_pixels, how.exif_orientation = o->train.data.exif_orientation;
+    how.cache = o->train.data.cache;
     cloob_zeroshot_options_init(&z);
     run_set_name(source, set);
     z.prompts = p->count ? p : NULL;
     const prompt_set *of = p->set;
     if (p->count > 1) CLOOB_TRY(prompts_find(ctx, p, set, &of));
     z.set = of - p->set;
-    CLOOB_TRY(cloob_dataset_open(ctx, source, NULL, &d));
+    CLOOB_TRY(cloob_dataset_open(ctx, source, &how, &d));
     cloob_status status = cloob_zeroshot(ctx, m, d, &z, &found);
     cloob_dataset_close(d);
     CLOOB_TRY(status);
@@ -70,7 +74,7 @@ cloob_status run_put_zeroshots(cloob_ctx *ctx, const sweep_options *o, const swe
     double sum = 0;
     cloob_status status = o->prompts ? prompts_open(ctx, o->prompts, &p) : CLOOB_OK;
     for (int64_t i = 0; i < o->zeroshot_count && status == CLOOB_OK; i++)
-        status = put_zeroshot(ctx, r, m, &p, o->zeroshot[i], prefix, &sum, out);
+        status = put_zeroshot(ctx, o, r, m, &p, o->zeroshot[i], prefix, &sum, out);
     if (status == CLOOB_OK && o->zeroshot_count > 1)
         json_put_number(out, "zeroshot/average", sum / (double)o->zeroshot_count);
     prompts_release(&p);

@@ -68,10 +68,11 @@ static cloob_status check(cloob_ctx *ctx, const sweep_options *o)
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].broken) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s", rules[i].rule);
     if (!o->select && o->seeds < 4)
-        ctx_log(ctx, CLOOB_LOG_WARN,
-                "%lld seeds: the exact rank-sum test of so few runs cannot fall below 5 %%; four or more seeds can be "
-                "significant",
-                (long long)o->seeds);
+        ctx_log(
+            ctx, CLOOB_LOG_WARN,
+            "%lld seed%s: the p-value of the exact rank-sum test cannot fall below 5 %% with so few runs; use four or "
+            "more seeds",
+            (long long)o->seeds, o->seeds == 1 ? "" : "s");
     return CLOOB_OK;
 }
 
