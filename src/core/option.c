@@ -66,7 +66,7 @@ bool option_has_choices(const option_desc *o)
     return true;
 }
 
-static bool is_choice(const option_desc *o, const char *word)
+bool option_is_choice(const option_desc *o, const char *word)
 {
     size_t n = strlen(word);
     for (const char *c = o->values; c; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL)
@@ -94,7 +94,9 @@ bool option_valid(const option_desc *o, const void *options)
     const char *word;
     switch (o->type) {
     case OPTION_CHAR: return *(const char *)at != '\0';
-    case OPTION_STRING: word = *(const char *const *)at; return !word || !option_has_choices(o) || is_choice(o, word);
+    case OPTION_STRING:
+        word = *(const char *const *)at;
+        return !word || !option_has_choices(o) || option_is_choice(o, word);
     case OPTION_FLAG:
     case OPTION_LIST: return true;
     default: break;

@@ -73,6 +73,7 @@ void option_rule(const option_desc *o, char *out, size_t size);
 
 /* True when `values` lists all that are accepted. */
 bool option_has_choices(const option_desc *o);
+bool option_is_choice(const option_desc *o, const char *word); /* o has choices */
 
 /* A row of a .def as an element of a table; `base` is nothing, or the member that holds the struct, with its dot. */
 #define OPTION_ROW(owner, base, type, field, name, alias, fallback, range, values, learns, help)                       \

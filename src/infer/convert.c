@@ -235,7 +235,7 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
     }
     if (o->auto_precision) {
         CLOOB_TRY(precision_find(ctx, o->auto_precision, false, &stated));
-        if (stated.automatic || r->to != CLOOB_WEIGHTS_NATIVE)
+        if (stated.automatic || stated.half || r->to != CLOOB_WEIGHTS_NATIVE)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                             "`auto_precision` %s: name fp32, bf16 or int8, and write cloob's own format",
                             o->auto_precision);

@@ -94,7 +94,7 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const cloob
         read_facts(m, &w, &report);
         for (int64_t i = 0; i < w.count; i++) /* two thirds of a checkpoint; only a copy in memory must be freed */
             if (strncmp(w.entry[i].name, "train.", 6) == 0) weights_forget(&w, &w.entry[i].t);
-        if (p.half) status = weights_convert(ctx, &w, CLOOB_F16);
+        if (status == CLOOB_OK && p.half) status = weights_convert(ctx, &w, CLOOB_F16);
         if (!m->path || !m->method || !m->run || !m->names || !m->container)
             status = ctx_no_memory(ctx, strlen(path), "the model's names");
         if (status == CLOOB_OK) status = model_tokenizer(ctx, path, o->vocab, &w, &m->tok);

@@ -31,8 +31,8 @@ cloob_status precision_find(cloob_ctx *ctx, const char *name, bool training, pre
         }
     if ((strcmp(name, "f16") == 0 || strcmp(name, "fp16") == 0) && training)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`precision` %s: use amp_bf16, which needs no loss scaling", name);
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16%s", name,
-                    training ? "" : ", or f16; on a CPU also int8, on a GPU also fp8, or auto");
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose %s", name,
+                    training ? "fp32 or bf16" : "fp32, bf16, f16, auto, int8 (on a CPU) or fp8 (on a GPU)");
 }
 
 static bool uses(gemm_kind kind, const char *instructions) { return strstr(gemm_best(kind)->name, instructions); }

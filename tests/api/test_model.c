@@ -170,6 +170,14 @@ static void bad_input_is_reported(void)
     cloob_model_options_init(&o);
     o.precision = "fp9";
     CHECK(cloob_model_open(ctx, weights_file, &o, &m) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "fp9"));
+    for (int i = 0; i < 2; i++) {
+        cloob_model_facts rounded;
+        o.precision = i ? "fp16" : "f16";
+        CHECK_OK(ctx, cloob_model_open(ctx, weights_file, &o, &m));
+        cloob_model_get_facts(m, &rounded);
+        CHECK(strcmp(rounded.precision, "f16") == 0);
+        cloob_model_close(m);
+    }
     o.precision = "auto", o.device = "ref";
     CHECK_OK(ctx, cloob_model_open(ctx, weights_file, &o, &m));
     cloob_model_facts facts;

@@ -19,6 +19,10 @@ says 2 'did you mean --train-data captions.csv\?' train captions.csv
 says 2 'did you mean --images photos\?' embed --checkpoint model.safetensors --out e.npy photos
 says 2 'did you mean --input e.safetensors\?' eval retrieval e.safetensors
 for given in amp f16 fp16 amp_fp16; do says 2 "--precision $given: .*did you mean amp_bf16\?" train --train-data world/train.tsv --precision $given; done
+for given in half float16; do
+    says 2 "--precision $given: .*did you mean amp_bf16\?" train --train-data world/train.tsv --precision $given
+    says 2 "--precision $given: .*did you mean f16\?" embed --checkpoint model.safetensors --images world --out e.npy --precision $given
+done
 says 2 'did you mean bf16\?' embed --checkpoint model.safetensors --images world --out e.npy --precision bfloat16
 "$cloob" help train | tr -s '\n ' ' ' | grep -q 'train-data SOURCE .*a CSV or TSV file, a folder of images with a text file each' || fail "help train does not name folders as sources"
 

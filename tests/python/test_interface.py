@@ -63,6 +63,19 @@ class Towers(WithModel):
             self.assertRaisesRegex(cloob.Error, "no image tower", m.preprocess, self.world.images)
 
 
+class Precision(WithModel):
+    def test_half_precision(self) -> None:
+        """Only the matrices are rounded: the rows are close to those of fp32, but not equal."""
+        want = self.model.encode_text("a red square")
+        for name in ("f16", "fp16"):
+            with cloob.load(self.world.model, vocab=self.world.vocab, device="cpu", precision=name) as m:
+                self.assertEqual(m.facts.precision, "f16")
+                row = m.encode_text("a red square")
+                self.assertFalse(np.array_equal(row, want))
+                np.testing.assert_allclose(row, want, atol=5e-3)
+        self.assertRaisesRegex(ValueError, "fp32, bf16, f16", cloob.load, self.world.model, precision="f8")
+
+
 class Images(WithModel):
     def test_encoded_bytes_are_the_file(self) -> None:
         want = self.model.encode_image(self.world.images)

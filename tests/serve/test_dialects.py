@@ -126,9 +126,10 @@ def tei(w, s, want):
 
 
 def tokens_first(w, want):
-    """Rows of all tokens before any other request, in fp32 and int8: they share packed weights with /embed, and neither changes the other."""
-    for options in ((), ("--precision", "int8")):
+    """Rows of all tokens before any other request, in fp32, int8 and f16: they share packed weights with /embed, and neither changes the other."""
+    for options, dtype in (((), "float32"), (("--precision", "int8"), "int8"), (("--precision", "f16"), "float16")):
         s = Server(w, *options)
+        assert s.json("/info")["model_dtype"] == dtype
         first = s.json("/embed_all", {"inputs": TEXTS})
         last = s.json("/embed", {"inputs": TEXTS, "normalize": False})
         for i in range(2):

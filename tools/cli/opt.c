@@ -15,9 +15,8 @@ opt_list opt_words;
 static const opt_row common_rows[] = {
     { "device", OPT_STRING, &common.device, "auto", "DEVICE", "auto, cpu, cuda, cuda:N or ref", 0 },
     { "precision", OPT_STRING, &common.precision, NULL, "auto|fp32|bf16|f16|int8|fp8|amp_bf16",
-      "compute precision; int8: on a CPU; fp8: on a GPU; f16: weights as in half precision, computed in fp32; auto: "
-      "the fastest whose "
-      "embeddings have a mean cosine of 0.999 with those of fp32",
+      "compute precision; f16: matrices rounded to half precision, computed in fp32; int8: on a CPU; fp8: on a GPU; "
+      "auto: the fastest whose embeddings have a mean cosine of 0.999 with those of fp32",
       0 },
     { "threads", OPT_INT, &common.threads, "0", "N", "CPU threads; 0: all cores", OPT_NOT_NEGATIVE },
     { "seed", OPT_INT, &common.seed, "0", "N", "random seed", OPT_NOT_NEGATIVE },
@@ -205,7 +204,8 @@ void opt_list_add(opt_list *l, const char *word)
     l->item[l->count++] = word;
 }
 
-/* Option names of other programs. In training fp16 becomes bf16, which needs no loss scaling. */
+/* Names and values of other programs; of several rows the first that the option accepts. Training has no fp16: bf16
+ * needs no loss scaling. */
 static const struct {
     const char *word, *meant;
 } of_other_programs[] = {
@@ -228,7 +228,10 @@ static const struct {
     { "amp_fp16", "amp_bf16" },
     { "f16", "amp_bf16" },
     { "fp16", "amp_bf16" },
+    { "float16", "f16" },
     { "float16", "amp_bf16" },
+    { "half", "f16" },
+    { "half", "amp_bf16" },
     { "bfloat16", "bf16" },
     { "float32", "fp32" },
 };
@@ -243,8 +246,11 @@ static const char *meant_word(const char *word)
 /* Translates a value from another program; NULL: unknown. */
 static const char *meant_value(const opt_entry *e, const char *text)
 {
-    const char *meant = option_has_choices(&e->o) ? meant_word(text) : NULL;
-    return meant && strstr(e->o.values, meant) ? meant : NULL;
+    for (size_t i = 0; option_has_choices(&e->o) && i < sizeof of_other_programs / sizeof *of_other_programs; i++) {
+        const char *meant = of_other_programs[i].meant;
+        if (strcmp(of_other_programs[i].word, text) == 0 && option_is_choice(&e->o, meant)) return meant;
+    }
+    return NULL;
 }
 
 static int assign(const command *c, const opt_entry *e, const char *text)
