@@ -11,7 +11,8 @@ creates. A C block is saved as program.c, built with pkg-config and run. A fence
     ```sh serves                 runs until the end of the page; later blocks connect to it on the port that the page names
 
 Besides running them, the program checks every page: links must lead to existing pages and headings, every option that a page gives to
-`cloob`, in a block or in a line, must be one that the command has, and some unclear phrases are rejected. Command blocks outside
+`cloob`, in a block or in a line, must be one that the command has, messages in the tables of troubleshooting must be the program's, and
+some unclear phrases are rejected. Command blocks outside
 docs/measurements must be fenced; those of the measurements, which take minutes, are counted as not run.
 
 Training is cut to a few steps by a wrapper around the program: a page is checked, not a model. Needs Python 3.9 and nothing else; a block
@@ -130,10 +131,46 @@ class Options:
         return bad
 
 
+def message_pieces():
+    """The texts between the conversions of the string literals of the sources."""
+    pieces = set()
+    for top in ("src", "tools"):
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            for name in names:
+                if name.endswith((".c", ".h", ".cu", ".def")):
+                    with open(os.path.join(folder, name), encoding="utf-8") as f:
+                        code = re.sub(r'"\s*\n\s*"', "", f.read())
+                    for literal in re.findall(r'"((?:\\.|[^"\\\n])*)"', code):
+                        pieces.update(re.split(r"%[-+ 0#]*[\d.*]*(?:ll|[lhzj])?[a-zA-Z]", literal.replace('\\"', '"')))
+    return pieces
+
+
+PIECES = message_pieces()
+
+
+def unknown_messages(text):
+    """Messages quoted in the first column of a table that is headed "message" and that no source has: stale quotes."""
+    bad, head = [], None
+    for line in text.split("\n"):
+        cells = re.split(r"(?<!\\)\|", line)
+        if len(cells) < 4:
+            head = None
+        elif head is None:
+            head = cells[1].strip()
+        elif head.startswith("message"):
+            for quote in [a or b for a, b in re.findall(r'`([^`]+)`|"([^"]+)"', cells[1])]:
+                words = quote.split()
+                n = min(3, len(words))  # that many words in a row, or a long piece
+                rows = [" ".join(words[i:i + n]) for i in range(len(words) - n + 1)]
+                if not quote.startswith("--") and not any(len(p.strip()) > 12 and p.strip() in quote or any(r in p for r in rows) for p in PIECES):
+                    bad.append('no message is "%s"' % quote)
+    return bad
+
+
 def read_page(options, path):
     with open(path, encoding="utf-8") as f:
         text = f.read()
-    bad = broken_links(text, path)
+    bad = broken_links(text, path) + unknown_messages(text)
     bad += ['line %d: "%s": write instead: %s' % (line, phrase, lint_phrases.better(phrase))
             for line, phrase in lint_phrases.findings(text, lint_phrases.IN_PAGES)]
     for _, language, _, body in blocks(path):
