@@ -126,9 +126,7 @@ static int run(const command *self, cloob_ctx *ctx)
     int code = cli_train_fill(self, ctx, preset, NULL, &o.train);
     if (code >= 0) return code;
     if (!opt_given("analyze")) o.train.analyze = analyze;
-    if (!opt_given("save-frequency"))
-        o.train.save_frequency = 0; /* checkpoints of hundreds of runs would fill the
-                                                                   * disk */
+    if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* hundreds of runs would fill the disk */
     cloob_status status = run_sweep(ctx, &o, &s);
     if (status == CLOOB_OK && s.rank == 0) status = print_result(ctx, &s); /* only rank 0 reports */
     return cli_exit(self, ctx, status);

@@ -90,9 +90,7 @@ static bool add_list(suite_sets *s, const char *list, const char *split)
         while (n && (line[n - 1] == ' ' || line[n - 1] == '/')) line[--n] = '\0';
         if (!line[0] || line[0] == '#' || add_line(s, list, line, split)) continue;
         for (char *c = line; *c; c++)
-            if ((unsigned char)*c < 0x20 || *c == 0x7f)
-                *c = '?'; /* remove control characters, because the file may be
-                                                                   * binary */
+            if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?'; /* the file may be binary */
         if (s->missing++ - missing < PRINTED)
             cli_print("warning: ", "%s: no such data set (line of %s); skipped", line, list);
     }

@@ -118,7 +118,8 @@ static cloob_status read_terms(call *c, search_request *a)
     CLOOB_TRY(field_text(c->ctx, c->root, "image", &image));
     if (text && *text) CLOOB_TRY(add_term(c, a, 1, text, NULL, NULL));
     if (image && *image) CLOOB_TRY(add_term(c, a, 1, NULL, image, NULL));
-    if (!field_absent(c->root, "terms") && json_kind_of(terms) != JSON_ARRAY) return refuse(c->ctx, "terms: a list");
+    if (!field_absent(c->root, "terms") && json_kind_of(terms) != JSON_ARRAY)
+        return refuse(c->ctx, "terms must be a list");
     if (json_count(terms) > MAX_TERMS) return refuse(c->ctx, "too many terms; the limit is %d", MAX_TERMS);
     for (const json *t = json_first(terms); t; t = json_next(t)) CLOOB_TRY(read_term(c, a, t));
     return CLOOB_OK;

@@ -112,11 +112,7 @@ static cloob_status put_token(cloob_ctx *ctx, const tokenizer *t, json_out *w, i
 /* special: include the start and end tokens. */
 static cloob_status tokenize_one(call *c, const tokenizer *t, const json *v, bool special)
 {
-    enum {
-        TOKENIZE_TIMES = 8,
-        ANSWER_BYTES = 100
-    }; /* bounds of the memory: per byte of text; bytes per token in the
-                                                      * answer */
+    enum { TOKENIZE_TIMES = 8, ANSWER_BYTES = 100 }; /* memory per byte of text; bytes per token in the answer */
     const char *text = json_string(v);
     int32_t *ids = NULL;
     int64_t n = 0;

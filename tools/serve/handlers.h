@@ -10,7 +10,7 @@
  *         json_put_floats(&c->w, NULL, c->rows.data, c->rows.width);
  *         return CLOOB_OK;
  *     }
- * */
+ */
 #ifndef SERVE_HANDLERS_H
 #define SERVE_HANDLERS_H
 

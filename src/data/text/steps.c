@@ -227,9 +227,7 @@ static size_t contraction(bool hf, const char *text, size_t n)
 {
     for (size_t i = 0; i < ENDINGS; i++) {
         size_t used = spells(text, n, endings[i]);
-        if (used && (!hf || used == strlen(endings[i])))
-            return used; /* Hugging Face's expression does not match the
-                                                                       * long s */
+        if (used && (!hf || used == strlen(endings[i]))) return used; /* Hugging Face: not with a long s */
     }
     return 0;
 }
@@ -331,8 +329,8 @@ static cloob_status split_metaspace(const encoder *c, const step *s, int at, con
 /* Character classes of GPT-2's regular expression. */
 static int byte_kind(uint32_t c) { return steps_is_space(c) ? 0 : uni_is_letter(c) ? 1 : uni_is_number(c) ? 2 : 3; }
 
-/* Bytes of the next word by GPT-2's expression 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
- * ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+/* Bytes of the next word by GPT-2's expression:
+ * 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
 static size_t gpt2_word(const char *text, size_t n)
 {
     size_t used, last = 0, i = 0;
