@@ -18,6 +18,8 @@ explains()
     for width in 66 80; do
         wide=$(COLUMNS=$width "$cloob" help "$@" | awk -v w=$width 'length($0) > w')
         [ -z "$wide" ] || fail "help $* is wider than $width columns: $wide"
+        COLUMNS=$width "$cloob" help "$@" | awk '!NF { exit bad } gsub(/\[/, "") != gsub(/\]/, "") { bad = 1 }' ||
+            fail "help $*: a bracket of the usage is broken at $width columns"
     done
     # A command that continues after a backslash is the one that was meant: the shell reads it as a single line.
     COLUMNS=80 "$cloob" help "$@" | awk 'more && !/^      / { bad = 1 } { more = /\\$/ } END { exit bad }' || fail "help $*: a broken example"
@@ -88,6 +90,8 @@ for c in version help; do
     "$cloob" help $c | grep -q "^usage: cloob $c" || fail "help $c"
 done
 "$cloob" trian 2>&1 | grep -q 'did you mean train' || fail "a mistyped command has no suggestion"
+"$cloob" eval zeroshto 2>&1 | grep -q 'did you mean zeroshot' || fail "a mistyped subcommand has no suggestion"
+"$cloob" bench nonsense 2>&1 | grep -q 'choose from step, embed' || fail "an unknown subcommand has no choices"
 "$cloob" train --global-batch 4 2>&1 | grep -q 'did you mean --global-batch-size' || fail "the beginning of a flag has no suggestion"
 "$cloob" train --batch_sise=4 2>&1 | grep -q 'did you mean --batch-size' || fail "a mistyped flag with = has no suggestion"
 "$cloob" train --x 2>&1 | grep -q 'did you mean' && fail "a flag of one letter has a suggestion"

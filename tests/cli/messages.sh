@@ -24,6 +24,13 @@ for given in half float16; do
     says 2 "--precision $given: .*did you mean f16\?" embed --checkpoint model.safetensors --images world --out e.npy --precision $given
 done
 says 2 'did you mean bf16\?' embed --checkpoint model.safetensors --images world --out e.npy --precision bfloat16
+for c in 'loss --input e.safetensors' 'bench loss' 'bench step'; do
+    # shellcheck disable=SC2086
+    says 2 '--precision f16: must be one of fp32\|bf16\|amp_bf16; did you mean amp_bf16\?' $c --precision f16
+    # shellcheck disable=SC2086
+    "$cloob" help ${c%% --*} | grep -q -- '--precision fp32|bf16|amp_bf16 ' || fail "help ${c%% --*}: --precision"
+done
+says 1 'nosuchrun: no such file' compare nosuchrun
 "$cloob" help train | tr -s '\n ' ' ' | grep -q 'train-data SOURCE .*a CSV or TSV file, a folder of images with a text file each' || fail "help train does not name folders as sources"
 
 # a checkpoint that is something else

@@ -81,7 +81,7 @@ grep -qE "\"n\": ?$((images - 1))\}" logs/swept/*/zeroshot-classes.json || fail 
 "$cloob" prompts list --json "$name/world/prompts.json" > j13 2> err || fail "prompts: $(cat err)"
 "$cloob" bench loss --json --n 16 --dim 8 --repeats 1 > j14 2> err || fail "bench loss: $(cat err)"
 "$cloob" bench loss --n 16 --dim 8 --repeats 1 --precision int8 > /dev/null 2> err && fail "the objective has no int8"
-grep -q "fp32 or bf16" err || fail "bench loss --precision int8: $(cat err)"
+grep -q "must be one of fp32|bf16|amp_bf16" err || fail "bench loss --precision int8: $(cat err)"
 
 # --precision auto is one of the others, to the byte, and says which; each limit of the instructions has its own choice.
 flags=" $(grep -m1 '^flags' /proc/cpuinfo 2> err) "
@@ -113,7 +113,7 @@ grep -qE '"precision": ?"(int8|fp32)"' out || fail "bench embed names auto, not 
 "$cloob" embed --quiet --checkpoint "$model" --device ref --precision auto --out same.npy --texts "$name/captions.txt" > out 2> err || fail "auto on ref: $(cat err)"
 "$cloob" bench loss --n 16 --dim 8 --repeats 1 --precision auto > out 2> err && fail "the objective has no auto"
 "$cloob" bench step --model tiny-vit --batch-size 2 --repeats 1 --precision auto > out 2> err && fail "a training step takes auto"
-grep -q "precision auto: choose fp32 or bf16" err || fail "bench step --precision auto: $(cat err)"
+grep -q "precision auto: must be one of fp32|bf16|amp_bf16" err || fail "bench step --precision auto: $(cat err)"
 
 # --precision f16 is the rounding of the stored matrices alone: the same bytes as with weights in half precision.
 "$cloob" convert "$model" half.safetensors --dtype f16 > out 2> err || fail "convert to f16: $(cat err)"

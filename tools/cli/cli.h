@@ -278,8 +278,14 @@ const option_desc *cli_model_table(int64_t *count);
 /* Returns the data options with the common options applied. */
 const cloob_data_options *cli_data_ready(cloob_data_options *o);
 
-/* Sets the precision of the objective: fp32 (default) or bf16. Returns -1, or the exit code after an error. */
-int cli_loss_precision(const command *self, cloob_dtype *out);
+/* The row of --precision for commands that train or compute the objective; replaces the common one. */
+#define CLI_TRAIN_PRECISION_ROW                                                                                        \
+    {                                                                                                                  \
+        "precision", OPT_STRING, &common.precision, "fp32", "fp32|bf16|amp_bf16", "compute precision", 0               \
+    }
+
+/* The type that CLI_TRAIN_PRECISION_ROW sets for the objective. */
+cloob_dtype cli_loss_precision(void);
 
 /* Reads a whole file, or standard input for "-", into a zero-terminated buffer that the caller frees; *size: its length
  * (may be NULL). */

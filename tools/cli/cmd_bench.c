@@ -36,6 +36,7 @@ static const opt_row step_rows[] = {
       "skip padding: the text tower computes tokens up to each end token only", 0 },
     { "text-length", OPT_INT, &model.text_length, "0", "L",
       "mean tokens per text, uniform from L/2 to 3L/2; 0: from 4 to the context length", OPT_NOT_NEGATIVE },
+    CLI_TRAIN_PRECISION_ROW,
     OPT_END
 };
 
@@ -112,7 +113,7 @@ const command bench_step = {
     .stray = "unexpected argument",
     .help = "time and memory of a full training step",
     .options = step_rows,
-    .uses = USES_SEED | USES_PRECISION,
+    .uses = USES_SEED,
     .usage = "--model RN50 --batch-size B [--method M] [--precision bf16]",
     .details =
         "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is the "
@@ -190,7 +191,7 @@ const command bench_data = {
     .options = data_rows,
     .sets = data_sets,
     .uses = USES_SEED,
-    .usage = "--data SET [--workers N]",
+    .usage = "[--data SET] [--workers N]",
     .details = "Reads, decodes and crops (and tokenizes, with --vocab) as training does, with nothing else to do. "
                "Without --data the images are random and need no decoding. wait_share is the part of the time spent "
                "waiting for the workers.\n"
@@ -216,6 +217,7 @@ static const opt_row loss_rows[] = {
     { "repeats", OPT_INT, &repeats, "5", "R", "timed runs after a warm-up run; 0: time the first run",
       OPT_NOT_NEGATIVE },
     { "forward", OPT_FLAG, &forward, NULL, NULL, "compute the loss without gradients", 0 },
+    CLI_TRAIN_PRECISION_ROW,
     OPT_END
 };
 
@@ -226,8 +228,7 @@ static int run_loss(const command *self, cloob_ctx *ctx)
     cloob_objective_options_init(&o);
     o.inv_tau = objective.inv_tau, o.scale_hopfield = objective.scale_hopfield, o.device = common.device;
     loss_method_from_name(method, &o.method);
-    int code = cli_loss_precision(self, &o.compute);
-    if (code >= 0) return code;
+    o.compute = cli_loss_precision();
     loss_bench b = { n, dim, repeats, forward, (uint64_t)common.seed };
     cloob_status status = loss_timing(ctx, &o, &b, &t);
     if (status == CLOOB_OK)
@@ -242,7 +243,7 @@ const command bench_loss = {
     .run = run_loss,
     .help = "time and memory of the objective with its gradients",
     .options = loss_rows,
-    .uses = USES_SEED | USES_PRECISION,
+    .uses = USES_SEED,
     .usage = "--n N --dim D [--method M] [--precision bf16]",
     .details = "Random unit rows. peak_bytes is what the process, or the GPU, took beyond the embeddings, the "
                "gradients included.\n"

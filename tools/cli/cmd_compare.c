@@ -72,7 +72,7 @@ static int check(const command *self)
         return cli_usage(self, "--format %s: --paper has text and markdown; --json is for programs", o.format);
     if (o.paper) return -1;
     if (!opt_words.count) return cli_usage(self, "needs folders of runs, or two files");
-    if (opt_words.count == 1 && !file_is_dir(opt_words.item[0]) && !o.how.by)
+    if (opt_words.count == 1 && file_exists(opt_words.item[0]) && !file_is_dir(opt_words.item[0]) && !o.how.by)
         return cli_usage(self, "needs two files, got 1, or --by");
     if (o.how.alpha >= 1) return cli_usage(self, "--alpha %g: needs a number below 1", o.how.alpha);
     return -1;

@@ -25,6 +25,7 @@ static const opt_row rows[] = {
       "scale of the printed loss; for clip, open_clip's is inv_tau / 2 times cloob's (ours); for siglip they are equal",
       0 },
     { "grad", OPT_STRING, &o.grad, NULL, "FILE", "write the gradients dx, dy (and dU, dV) here", 0 },
+    CLI_TRAIN_PRECISION_ROW,
     OPT_END
 };
 
@@ -37,10 +38,9 @@ static double reported(const cloob_objective_result *r)
 
 static int check(const command *self)
 {
-    cloob_dtype compute;
     if (strcmp(o.report, "open_clip") == 0 && strcmp(o.method, "clip") != 0 && strcmp(o.method, "siglip") != 0)
         return cli_usage(self, "--report-loss open_clip: open_clip has clip and siglip, not %s", o.method);
-    return cli_loss_precision(self, &compute);
+    return -1;
 }
 
 static int run(const command *self, cloob_ctx *ctx)
@@ -53,7 +53,7 @@ static int run(const command *self, cloob_ctx *ctx)
     l.scale_hopfield = o.scale;
     l.logit_bias = o.bias;
     l.device = common.device;
-    cli_loss_precision(self, &l.compute);
+    l.compute = cli_loss_precision();
     cloob_status status = objective_file(ctx, &l, o.input, o.grad, &r);
     if (status == CLOOB_OK)
         cli_result(J_NUMBER("loss", reported(&r), 17), J_NUMBER("image_term", r.image_term, 17),
@@ -69,7 +69,6 @@ const command cmd_loss = {
     .stray = "--input",
     .help = "compute the objective of stored embeddings, with gradients",
     .options = rows,
-    .uses = USES_PRECISION,
     .usage = "--input E [--method M] [--grad G]",
     .details =
         "Computes in fp32, or in bf16 with --precision bf16. loss is (image_term + text_term) / inv-tau, for siglip "

@@ -169,8 +169,8 @@ const command cmd_search = {
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,
-    .usage = "index FOLDER --checkpoint M [--out INDEX] | query \"words\"|--image FILE --index INDEX [--html "
-             "sheet.html] [--n N]",
+    .usage = "index FOLDER --checkpoint M [--out INDEX] | query \"words\"|--image FILE --index INDEX "
+             "[--html FILE] [--n N]",
     .details = "index embeds the images in a folder and its subfolders. Run it again to add new and changed images "
                "only. query lists the images nearest to your words or to an example.\n"
                "\n"

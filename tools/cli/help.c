@@ -109,6 +109,30 @@ static void print_entry(const opt_entry *e)
     putchar('\n');
 }
 
+/* Length of the part of a usage line that is not broken: a word, a bracket, or an option with its value. */
+static size_t usage_part(const char *text)
+{
+    size_t n = 0;
+    bool valued = strncmp(text, "--", 2) == 0;
+    for (int depth = 0; text[n] && (text[n] != ' ' || depth || valued); n++) {
+        depth += (text[n] == '[') - (text[n] == ']');
+        if (text[n] == ' ' && !depth) valued = false;
+    }
+    return n;
+}
+
+/* Prints a form of a command, starting at column `left`. */
+static void put_usage(const char *text, int left)
+{
+    for (int at = left; *text; text += *text == ' ') {
+        size_t n = usage_part(text);
+        if (at > left && at + (int)n + 1 > right_edge()) at = left, printf("\n%*s", left, "");
+        else if (at > left) at++, putchar(' ');
+        at += printf("%.*s", (int)n, text);
+        text += n;
+    }
+}
+
 static void print_summary(const command *c)
 {
     char summary[256], way[512];
@@ -118,7 +142,7 @@ static void print_summary(const command *c)
         end = strstr(usage, " | ");
         snprintf(way, sizeof way, "%.*s", end ? (int)(end - usage) : (int)strlen(usage), usage);
         int at = printf("%6s cloob %s%s", first ? first : "or:", c->name, *way ? " " : "");
-        put_wrapped(way, at, at);
+        put_usage(way, at);
         putchar('\n');
     }
     snprintf(summary, sizeof summary, "%c%s.", toupper((unsigned char)c->help[0]), c->help + 1);

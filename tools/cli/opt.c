@@ -447,6 +447,19 @@ static cloob_status find_models(cloob_ctx *ctx)
     return CLOOB_OK;
 }
 
+/* The name of the subcommand that a mistyped word is closest to; NULL: none is close. */
+static const char *nearest_part(const command *c, const char *word)
+{
+    const char *best = NULL;
+    int nearest = 4;
+    for (int i = 0; c->parts[i]; i++) {
+        const char *name = c->parts[i]->name + strlen(c->name) + 1;
+        int d = opt_distance(word, name);
+        if (d < nearest && d < (int)strlen(word)) nearest = d, best = name;
+    }
+    return best;
+}
+
 /* Reports a missing or unknown subcommand. */
 static int choose_part(const command *c)
 {
@@ -454,7 +467,9 @@ static int choose_part(const command *c)
     size_t n = 0, prefix = strlen(c->name) + 1;
     for (int i = 0; c->parts[i] && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", c->parts[i]->name + prefix);
-    if (opt_words.count) return cli_usage(c, "%s: unknown; choose from %s", opt_words.item[0], names);
+    const char *word = opt_words.count ? opt_words.item[0] : NULL, *near = word ? nearest_part(c, word) : NULL;
+    if (near) return cli_usage(c, "%s: unknown; did you mean %s?", word, near);
+    if (word) return cli_usage(c, "%s: unknown; choose from %s", word, names);
     return cli_usage(c, "needs one of %s", names);
 }
 

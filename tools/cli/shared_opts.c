@@ -70,14 +70,7 @@ cloob_status cli_put_text(char *text)
     return CLOOB_OK;
 }
 
-int cli_loss_precision(const command *self, cloob_dtype *out)
-{
-    const char *name = opt_given("precision") ? common.precision : "fp32";
-    if (strcmp(name, "fp32") != 0 && strcmp(name, "bf16") != 0 && strcmp(name, "amp_bf16") != 0)
-        return cli_usage(self, "--precision %s: the objective is computed in fp32 or bf16", name);
-    *out = strcmp(name, "fp32") == 0 ? CLOOB_F32 : CLOOB_BF16;
-    return -1;
-}
+cloob_dtype cli_loss_precision(void) { return strcmp(common.precision, "fp32") == 0 ? CLOOB_F32 : CLOOB_BF16; }
 
 cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *from, cloob_model **out)
 {
