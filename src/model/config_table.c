@@ -204,12 +204,13 @@ static int common_prefix(const char *a, const char *b)
     return n;
 }
 
-/* Lists the names that share the longest prefix with an unknown one, in table order. */
+/* Lists the names that share the longest prefix with an unknown one, in table order; nothing if only the first letter
+ * is shared. */
 static void list_nearest(const char *wanted, char *out, size_t size)
 {
-    enum { SHOWN = 12 };
+    enum { SHOWN = 12, SIMILAR = 2 };
     char have[64];
-    int best = 0, shown = 0;
+    int best = SIMILAR, shown = 0;
     size_t n = 0;
     for (int i = 0; row_name(i); i++) {
         normalize_name(row_name(i), have, sizeof have);
@@ -235,7 +236,7 @@ static int resolve(const char *name, char wanted[64], bool *quick)
 
 cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config *c)
 {
-    char wanted[64], known[512] = "";
+    char wanted[64], near[512] = "";
     bool quick;
     int row = resolve(name, wanted, &quick);
     if (row >= 0) {
@@ -243,11 +244,12 @@ cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config
         if (quick) model_config_set_act(c, ACT_QUICKGELU);
         return CLOOB_OK;
     }
-    list_nearest(wanted, known, sizeof known);
+    list_nearest(wanted, near, sizeof near);
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                    "unknown model \"%.100s\"; similar names: %s; use one of them or the path of a .json file (all "
-                    "names: docs/reference/models.md)",
-                    name, known);
+                    "unknown model \"%.100s\"; %s%s%s (all names: docs/reference/models.md)", name,
+                    *near ? "similar names: " : "", near,
+                    *near ? "; use one of them or the path of a .json file"
+                          : "use a name such as RN50 or ViT-B-32, or the path of a .json file");
 }
 
 bool model_config_known(const char *name)

@@ -49,6 +49,8 @@ says 1 'foreign: neither a model .* nor a run .* nor images$' info foreign
 says 1 'empty: neither a model' info empty
 says 1 'did you mean tables/train.tsv\?' info tables
 says 1 'did you mean logs/a\?' info logs
+says 1 'similar names: RN50, ' info RN51
+says 1 'unknown model "nosuch"; use a name such as RN50' info nosuch
 
 # runs that cannot be compared
 says 2 'logs/a: left out: it was never validated; train with --val-data or --zeroshot-data' compare logs/a
