@@ -65,6 +65,17 @@ static void check_metric(const groups_result *g, const group_row *m, const json 
     }
 }
 
+/* Three groups with intervals side by side are wider than a terminal: the text has a section per metric. */
+static void check_plain(const char *text)
+{
+    CHECK(strncmp(text, "metric\n  runs ", 14) == 0 && strstr(text, "\naccuracy\n  ") && strstr(text, "\nnested/loss\n  "));
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        int width = 0;
+        for (const char *at = line; *at && *at != '\n'; at++) width += ((unsigned char)*at & 0xC0) != 0x80;
+        CHECK(width <= 80);
+    }
+}
+
 /* The reference's lines, as a file and as folders of runs. */
 static void groups_are_scipys(void)
 {
@@ -107,6 +118,7 @@ static void groups_are_scipys(void)
         for (int k = 0; k < 5; k++) {
             char *text = groups_text(&g, format[k]);
             CHECK(text && strstr(text, "accuracy"));
+            if (k == 0) check_plain(text);
             free(text);
         }
         groups_release(&g);

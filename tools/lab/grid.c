@@ -106,26 +106,53 @@ static int width_of(const grid *g, const grid_cell *c, sbuf *scratch)
     return width;
 }
 
-static void put_plain(const grid *g, sbuf *s)
+/* Of the widest cell. */
+static int column_width(const grid *g, int64_t column, sbuf *scratch)
+{
+    int widest = 0;
+    for (int64_t k = column; k < g->cells; k += g->columns) {
+        int width = width_of(g, &g->cell[k], scratch);
+        if (width > widest) widest = width;
+    }
+    return widest;
+}
+
+int64_t grid_width(const grid *g)
+{
+    sbuf scratch = { 0 };
+    int64_t width = 2 * (g->columns - 1);
+    for (int64_t k = 0; k < g->columns; k++) width += column_width(g, k, &scratch);
+    sbuf_release(&scratch);
+    return width;
+}
+
+/* The first cell of a row on a line of its own, unless it is that of the row above. */
+static void put_section(const grid *g, int64_t i, sbuf *s)
+{
+    if (!i || strcmp(g->cell[i].text, g->cell[i - g->columns].text) != 0) sbuf_printf(s, "%s\n", g->cell[i].text);
+    sbuf_puts(s, "  ");
+}
+
+static void put_plain(const grid *g, bool sections, sbuf *s)
 {
     sbuf scratch = { 0 };
     for (int64_t i = 0; i < g->cells; i++) {
         int64_t column = i % g->columns;
-        int widest = 0;
-        put_cell(s, g, GRID_PLAIN, &g->cell[i]);
-        if (column == g->columns - 1) {
-            sbuf_putc(s, '\n');
+        if (sections && !column) {
+            put_section(g, i, s);
             continue;
         }
-        for (int64_t k = column; k < g->cells; k += g->columns) {
-            int width = width_of(g, &g->cell[k], &scratch);
-            if (width > widest) widest = width;
-        }
-        sbuf_printf(s, "%*s", widest - width_of(g, &g->cell[i], &scratch) + 2, "");
+        put_cell(s, g, GRID_PLAIN, &g->cell[i]);
+        if (column == g->columns - 1) sbuf_putc(s, '\n');
+        else
+            sbuf_printf(s, "%*s",
+                        column_width(g, column, &scratch) - width_of(g, &g->cell[i], &scratch) + 2, "");
     }
     s->failed |= scratch.failed;
     sbuf_release(&scratch);
 }
+
+void grid_put_sections(const grid *g, sbuf *out) { put_plain(g, true, out); }
 
 /* The kind of a column, for its class: that of its first cell below the heading. */
 static const char *class_of(const grid *g, int64_t column)
@@ -171,7 +198,7 @@ static void put_rows(const grid *g, grid_form form, const char *begin, const cha
 void grid_put(const grid *g, grid_form form, sbuf *out)
 {
     switch (form) {
-    case GRID_PLAIN: put_plain(g, out); break;
+    case GRID_PLAIN: put_plain(g, false, out); break;
     case GRID_MARKDOWN: put_rows(g, form, "| ", " | ", " |\n", out); break;
     case GRID_CSV: put_rows(g, form, "", ",", "\n", out); break;
     case GRID_HTML: put_html(g, out); break;

@@ -42,6 +42,10 @@ void grid_row(grid *g, const char *const *text, size_t n);
     grid_row(g, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
 
 void grid_put(const grid *g, grid_form form, sbuf *out);
+/* The width of the plain form, in characters. */
+int64_t grid_width(const grid *g);
+/* The plain form with the rows below their first cells, which are texts: narrower where these are wide. */
+void grid_put_sections(const grid *g, sbuf *out);
 void grid_release(grid *g);
 
 /* A template of HTML: the text of %s is escaped (NULL: empty); %d, %lld, %f and %g, also with a precision, are those of

@@ -76,6 +76,8 @@ static grid pair_table(const groups_result *g)
 
 /* ---- tables for people --------------------------------------------------------------------------- */
 
+enum { TERMINAL = 80 }; /* columns; plain tables that are wider have a section per metric */
+
 int mean_decimals(double deviation, double mean)
 {
     double min = fabs(mean) / 1000, size = deviation > min ? deviation : min;
@@ -121,6 +123,21 @@ static grid means_table(const groups_result *g)
     return t;
 }
 
+/* The same with a line per metric and group. */
+static grid long_means_table(const groups_result *g)
+{
+    grid t = { .columns = 3 };
+    grid_texts(&t, "metric", "runs", "mean");
+    for (const group_row *m = g->metric; m < g->metric + g->metrics; m++)
+        for (int64_t k = 0; k < g->groups; k++) {
+            char text[96];
+            grid_text(&t, m->metric);
+            grid_printf(&t, "%s (%lld)", g->name[k], (long long)g->runs[k]);
+            grid_text(&t, mean_text(g, m, k, true, text));
+        }
+    return t;
+}
+
 static grid tests_table(const groups_result *g)
 {
     grid table = { .columns = 6 };
@@ -139,7 +156,19 @@ static grid tests_table(const groups_result *g)
 
 static void put_table(grid t, grid_form form, sbuf *s)
 {
-    grid_put(&t, form, s);
+    if (form == GRID_PLAIN && grid_width(&t) > TERMINAL) grid_put_sections(&t, s);
+    else grid_put(&t, form, s);
+    grid_release(&t);
+}
+
+static void put_means(const groups_result *g, grid_form form, sbuf *s)
+{
+    grid t = means_table(g);
+    if (form == GRID_PLAIN && grid_width(&t) > TERMINAL) {
+        grid_release(&t);
+        t = long_means_table(g);
+        grid_put_sections(&t, s);
+    } else grid_put(&t, form, s);
     grid_release(&t);
 }
 
@@ -158,15 +187,15 @@ char *groups_text(const groups_result *g, const char *format)
     if (format && strcmp(format, "json") == 0) put_json(g, &s);
     else if (form == GRID_CSV) put_table(pair_table(g), form, &s);
     else {
-        put_table(means_table(g), form, &s);
+        put_means(g, form, &s);
         sbuf_putc(&s, '\n');
         put_table(tests_table(g), form, &s);
         if (form != GRID_LATEX)
             sbuf_printf(&s,
-                        "\nMean, standard deviation and 95 %% bootstrap interval of the mean; in brackets the\n"
-                        "number of runs. Tests: two-sided Wilcoxon rank-sum, corrected by Holm over the\n"
-                        "pairs of groups of a metric; * below %g. Cliff's delta: 1 when all runs of the\n"
-                        "first are higher, -1 when all are lower.\n",
+                        "\nMean, standard deviation and 95 %% bootstrap interval of the mean; in parentheses\n"
+                        "the number of runs. Tests: two-sided Wilcoxon rank-sum, corrected by Holm over\n"
+                        "the pairs of groups of a metric; * below %g. Cliff's delta: 1 when all runs of\n"
+                        "the first are higher, -1 when all are lower.\n",
                         g->alpha);
     }
     return sbuf_detach(&s);
