@@ -380,7 +380,7 @@ static void log_end(cloob_ctx *ctx, run *r, bool nothing_done)
     long long steps = r->at.updates, total = r->plan.total_steps;
     bool complete = r->at.updates >= r->plan.total_steps;
     const char *more = r->o->schedule_steps == r->plan.total_steps ? "a larger `schedule_steps` continues it"
-                                                                   : "more `epochs` continue it";
+                                                                   : "a larger `epochs` continues it";
     if (nothing_done && complete)
         journal_line(ctx, r->log, "nothing to do: the run is complete after %lld steps; %s", steps, more);
     else if (nothing_done)

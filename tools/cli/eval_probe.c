@@ -151,8 +151,8 @@ static void print_text(const cloob_probe_result *r)
 {
     printf("%lld classes, %lld dimensions, %lld training rows, %lld test rows\n", (long long)r->classes,
            (long long)r->dimensions, (long long)r->trained_rows, (long long)r->test_rows);
-    printf("lambda %.6g  objective %.10g  |W| %.6g  %d iterations%s\n", r->lambda, r->objective, r->coef_norm,
-           r->iterations, r->converged ? "" : " (not converged)");
+    printf("lambda %.6g  objective %.10g  |W| %.6g  %d iteration%s%s\n", r->lambda, r->objective, r->coef_norm,
+           r->iterations, r->iterations == 1 ? "" : "s", r->converged ? "" : " (not converged)");
     printf("train %.4f", r->train_acc);
     if (r->has_val) printf("  val %.4f", r->val_acc);
     printf("  test %.4f  mean per class %.4f\n", r->test_acc, r->test_mean_per_class);
