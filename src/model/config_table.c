@@ -245,9 +245,8 @@ cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config
         return CLOOB_OK;
     }
     list_nearest(wanted, near, sizeof near);
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                    "unknown model \"%.100s\"; %s%s%s (all names: docs/reference/models.md)", name,
-                    *near ? "similar names: " : "", near,
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "unknown model \"%.100s\"; %s%s%s (all names: docs/reference/models.md)",
+                    name, *near ? "similar names: " : "", near,
                     *near ? "; use one of them or the path of a .json file"
                           : "use a name such as RN50 or ViT-B-32, or the path of a .json file");
 }

@@ -68,7 +68,8 @@ static void check_metric(const groups_result *g, const group_row *m, const json 
 /* Three groups with intervals side by side are wider than a terminal: the text has a section per metric. */
 static void check_plain(const char *text)
 {
-    CHECK(strncmp(text, "metric\n  runs ", 14) == 0 && strstr(text, "\naccuracy\n  ") && strstr(text, "\nnested/loss\n  "));
+    CHECK(strncmp(text, "metric\n  runs ", 14) == 0 && strstr(text, "\naccuracy\n  ") &&
+          strstr(text, "\nnested/loss\n  "));
     for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
         int width = 0;
         for (const char *at = line; *at && *at != '\n'; at++) width += ((unsigned char)*at & 0xC0) != 0x80;

@@ -87,7 +87,8 @@ static void print_model(const char *unit, const bench_result *r)
                                   J_NUMBER("first_ms", r->first_ms, 6),
                                   J_OF(r, planned_bytes),
                                   J_NUMBER("loss", r->loss, 9) };
-    cli_show(shown, sizeof shown / sizeof *shown, !profiled ? NULL : common.json ? put_profile : print_profile);
+    size_t n = sizeof shown / sizeof *shown - (r->planned_bytes ? 0 : 2); /* embedding has no plan and no loss */
+    cli_show(shown, n, !profiled ? NULL : common.json ? put_profile : print_profile);
 }
 
 typedef cloob_status bench_fn(cloob_ctx *ctx, const bench_options *o, bench_result *out);

@@ -144,9 +144,7 @@ static void put_plain(const grid *g, bool sections, sbuf *s)
         }
         put_cell(s, g, GRID_PLAIN, &g->cell[i]);
         if (column == g->columns - 1) sbuf_putc(s, '\n');
-        else
-            sbuf_printf(s, "%*s",
-                        column_width(g, column, &scratch) - width_of(g, &g->cell[i], &scratch) + 2, "");
+        else sbuf_printf(s, "%*s", column_width(g, column, &scratch) - width_of(g, &g->cell[i], &scratch) + 2, "");
     }
     s->failed |= scratch.failed;
     sbuf_release(&scratch);

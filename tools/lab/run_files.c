@@ -233,8 +233,8 @@ cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files
     if (!out->params && !out->metrics.rows && !out->results && !out->analyses)
         return ctx_fail(
             ctx, CLOOB_ERR_FORMAT,
-            "%s: is not the folder of a run (no params.txt, metrics.tsv, checkpoints/results.jsonl); give LOGS/NAME, or "
-            "for a run of a sweep LOGS/SWEEP/NAME",
+            "%s: is not the folder of a run (no params.txt, metrics.tsv, checkpoints/results.jsonl); give LOGS/NAME, "
+            "or for a run of a sweep LOGS/SWEEP/NAME",
             dir);
     return CLOOB_OK;
 }

@@ -90,8 +90,9 @@ static cloob_status try_lambda(run *r, const probe_data *train, const probe_data
         return status;
     }
     *t = (cloob_probe_trial){ fit.lambda, fit.objective, result.top1, fit.iterations, fit.converged };
-    ctx_log(r->ctx, CLOOB_LOG_INFO, "lambda %-10.4g validation %.4f  objective %.6g  %d iteration%s%s",
-            t->lambda, t->val_acc, t->objective, t->iterations, t->iterations == 1 ? "" : "s", t->converged ? "" : " (not converged)");
+    ctx_log(r->ctx, CLOOB_LOG_INFO, "lambda %-10.4g validation %.4f  objective %.6g  %d iteration%s%s", t->lambda,
+            t->val_acc, t->objective, t->iterations, t->iterations == 1 ? "" : "s",
+            t->converged ? "" : " (not converged)");
     memcpy(r->last, m.w, bytes);
     if (r->out->trials == 0 || better(t, &r->out->trial[r->best])) {
         probe_model_release(&r->model);
@@ -188,8 +189,8 @@ static void log_plan(run *r, const probe_plan *p)
             "plan: %lld x %lld features stay mapped (%.1f MiB), %lld classes, %lld block%s of %lld rows, "
             "%.1f MiB in memory, %.3g GFLOP an evaluation, in %s",
             (long long)p->N, (long long)p->D, (double)p->feature_bytes / 1048576.0, (long long)p->C,
-            (long long)p->blocks, p->blocks == 1 ? "" : "s", (long long)p->block_rows, (double)p->memory_bytes / 1048576.0, p->flops * 1e-9,
-            p->wide ? "double" : "float");
+            (long long)p->blocks, p->blocks == 1 ? "" : "s", (long long)p->block_rows,
+            (double)p->memory_bytes / 1048576.0, p->flops * 1e-9, p->wide ? "double" : "float");
 }
 
 static cloob_status plan(run *r)
