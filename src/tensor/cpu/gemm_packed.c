@@ -16,7 +16,8 @@ enum {
     /* A GEMM with few tasks and a long K (gradients of weights) is summed in parts. Their number depends on sizes
      * alone. */
     WANTED_TASKS = 32,
-    MIN_STRETCHES = 4
+    MIN_STRETCHES = 4,
+    ENOUGH_ROWS = 48
 };
 
 typedef struct layout {
@@ -63,11 +64,20 @@ static void largest_task(const gemm_kernel *k, const gemm_call *x, bool packed, 
     *panels = k->a_whole && once ? 1 : square ? k->panels / 2 : k->panels;
 }
 
-/* Where tasks are few, narrower ones, so that all threads finish at about the same time. No sum depends on it. */
-static void share_panels(layout *l, int threads)
+/* Where tasks are few, a number of equal ones that is a multiple of what the threads take: of fewer rows where each has
+ * enough of them for a panel of B to be used from the near caches, then narrower ones. No sum depends on it. */
+static void share_tasks(layout *l, const gemm_kernel *k, const gemm_call *x, int threads)
 {
     int64_t tasks = l->row_tasks * l->col_tasks, round = 2 * threads;
     if (l->parts > 1 || tasks >= 4 * round) return;
+    if (x->M >= ENOUGH_ROWS * round) {
+        int64_t rows = ceil_div(x->M, ceil_div(l->row_tasks, round) * round);
+        if (k->even && !x->ta) l->rows = even_piece(rows, k->even);
+        l->task_blocks = ceil_div(rows, l->rows);
+        l->blocks = ceil_div(x->M, l->rows);
+        l->row_tasks = ceil_div(l->blocks, l->task_blocks);
+        tasks = l->row_tasks * l->col_tasks;
+    }
     l->task_panels = ceil_div(l->panels, ceil_div(ceil_div(tasks, round) * round, l->row_tasks));
     l->col_tasks = ceil_div(l->panels, l->task_panels);
 }
@@ -95,7 +105,7 @@ static layout layout_of(const cloob_ctx *ctx, const gemm_kernel *k, const gemm_c
     l.parts = parts_of(&l, (k->kind == GEMM_BF16 || x->ta) && !x->c_bf16 && !x->bias && !x->res && !x->relu);
     l.part_steps = ceil_div(ceil_div(l.steps, l.parts), l.stretch) * l.stretch;
     l.parts = ceil_div(l.steps, l.part_steps);
-    if (!k->a_whole && ctx->threads > 1) share_panels(&l, ctx->threads);
+    if (!k->a_whole && ctx->threads > 1) share_tasks(&l, k, x, ctx->threads);
     l.task_panels = ceil_div(l.task_panels, panels_at_once(k, x)) * panels_at_once(k, x);
     l.col_tasks = ceil_div(l.panels, l.task_panels);
     /* Fewer rows never need more: a call may have fewer than were planned for. */
