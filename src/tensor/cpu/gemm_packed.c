@@ -64,14 +64,26 @@ static void largest_task(const gemm_kernel *k, const gemm_call *x, bool packed, 
     *panels = k->a_whole && once ? 1 : square ? k->panels / 2 : k->panels;
 }
 
-/* Where tasks are few, a number of equal ones that is a multiple of what the threads take: of fewer rows where each has
- * enough of them for a panel of B to be used from the near caches, then narrower ones. No sum depends on it. */
+/* Row tasks, a multiple of the threads, with which the thread with the most rows has the fewest; or 0 where they would
+ * have so few rows that a panel of B is read from far caches too often. */
+static int64_t even_row_tasks(const layout *l, const gemm_kernel *k, const gemm_call *x, int64_t most, int threads)
+{
+    int64_t best = 0, least = INT64_MAX;
+    for (int64_t tasks = threads; tasks <= most && x->M >= ENOUGH_ROWS * tasks; tasks += threads) {
+        int64_t rows = ceil_div(x->M, tasks), load = tasks / threads * (k->even ? rows : ceil_div(rows, k->rows) * k->rows);
+        if (tasks >= l->row_tasks && load <= least) best = tasks, least = load;
+    }
+    return best;
+}
+
+/* Where tasks are few, equal ones for all threads: first of fewer rows, then of fewer columns. No sum depends on it. */
 static void share_tasks(layout *l, const gemm_kernel *k, const gemm_call *x, int threads)
 {
     int64_t tasks = l->row_tasks * l->col_tasks, round = 2 * threads;
     if (l->parts > 1 || tasks >= 4 * round) return;
-    if (x->M >= ENOUGH_ROWS * round) {
-        int64_t rows = ceil_div(x->M, ceil_div(l->row_tasks, round) * round);
+    int64_t row_tasks = even_row_tasks(l, k, x, 4 * round, threads);
+    if (row_tasks) {
+        int64_t rows = ceil_div(x->M, row_tasks);
         if (k->even && !x->ta) l->rows = even_piece(rows, k->even);
         l->task_blocks = ceil_div(rows, l->rows);
         l->blocks = ceil_div(x->M, l->rows);
