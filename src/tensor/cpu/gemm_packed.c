@@ -288,11 +288,11 @@ static void aim(target *t, const gemm_call *x, int64_t n)
 }
 
 /* Rows m .. and the group that begins at column n. */
-static void round_block(const target *t, const gemm_call *x, int64_t m, int rows, int64_t n)
+static void round_block(const gemm_kernel *k, const target *t, const gemm_call *x, int64_t m, int rows, int64_t n)
 {
-    for (int r = 0; r < rows; r++)
-        gemm_u8_round_groups(t->alone ? t->block + r * U8_GROUP : (const uint16_t *)x->c + (m + r) * x->ldc + n, 1,
-                             x->c_rounded, ((m + r) * x->N + n) / U8_GROUP);
+    u8_group *to = (u8_group *)x->c_rounded + (m * x->N + n) / U8_GROUP;
+    for (int r = 0; r < rows; r++, to += x->N / U8_GROUP)
+        k->round_u8(t->alone ? t->block + r * U8_GROUP : (const uint16_t *)x->c + (m + r) * x->ldc + n, 1, to);
 }
 
 /* Block `block->index` by panel p: sums, and with the last stretch what they become. */
@@ -330,7 +330,7 @@ static void multiply_panels(const job *j, const stretch *s, int64_t p)
         block.rows = (int)min64(j->l.rows, x->M - m);
         block.index = (int)i;
         for (int64_t q = p; q < end; q++) multiply_block(j, s, q, &block, &t, n);
-        if (x->c_rounded) round_block(&t, x, m, block.rows, n);
+        if (x->c_rounded) round_block(j->kernel, &t, x, m, block.rows, n);
     }
 }
 
