@@ -242,9 +242,10 @@ class Model:
         if a.shape[1:] != (3, S, S):
             raise ArgumentError(f"images: expected uint8 (n, height, width, 3) or floats (n, 3, {S}, {S}), got {describe(a)}")
         x = np.ascontiguousarray(a, np.float32)
-        finite = np.asarray(np.isfinite(x.reshape(len(x), -1)).all(axis=1), np.bool_)
-        if skip and not finite.all():
-            x, ok[:] = np.where(finite[:, None, None, None], x, np.float32(0)), finite
+        if skip:  # else the library refuses what is not finite
+            ok[:] = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+            if not ok.all():
+                x = np.where(ok[:, None, None, None], x, np.float32(0))
         out = self._rows(len(x), output, IMAGE)
         self.call(lib.cloob_encode_image_tensor, pointer(x), len(x), output_code(output), pointer(out))
         out[~ok] = 0

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/rng.h"
 #include "graph/exec.h"
 #include "model/tower.h"
@@ -128,11 +129,23 @@ static bool fixed_batch(const params *p, const encoder_options *o)
     return o->invariant && p->dev->backend == BACKEND_CUDA;
 }
 
+/* Convolutional networks have large activations: on a CPU a few images at a time keep them in its caches, which counts
+ * for more than reading the weights once. */
+static int64_t rows_in_caches(const model_config *c)
+{
+    enum { PIXELS = 4 * 224 * 224 };
+    int64_t rows = PIXELS / max64(1, c->image_size * c->image_size);
+    return max64(1, rows);
+}
+
 /* The largest number of rows of an executor. */
 static int64_t max_rows(const params *p, const encoder_options *o, bool text)
 {
     if (fixed_batch(p, o)) return GPU_ROWS;
-    return o->batch > 1 && (!o->invariant || any_rows(p, text)) ? o->batch : 1;
+    if (any_rows(p, text)) return o->batch;
+    if (o->invariant) return 1;
+    bool few = p->dev->backend == BACKEND_CPU && !text && p->config.family != MODEL_VIT;
+    return few ? min64(o->batch, rows_in_caches(&p->config)) : o->batch;
 }
 
 bool encoder_packs_texts(const encoder *e) { return any_rows(e->p, true) && model_config_text_ends(&e->p->config); }

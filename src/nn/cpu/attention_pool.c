@@ -86,7 +86,7 @@ static pool_job job_of(const op_args *a, const tensor *t, const tensor *u, const
 
 static cloob_status plan(const op_env *env, op_args *a, pool_job j)
 {
-    a->scratch_bytes = (size_t)(pool_ranges(env->ctx, j.q.N, 1) * j.room) * sizeof(float);
+    a->scratch_bytes = (size_t)(pool_ranges(env->ctx, j.q.N * j.H, 1) * j.room) * sizeof(float);
     return CLOOB_OK;
 }
 
@@ -106,19 +106,22 @@ static int64_t seen_of(const pool_job *j, int64_t n)
     return j->index.data ? ((const int32_t *)j->index.data)[n] + 1 : op_row_count(&j->q, n);
 }
 
+/* Queries of a sequence that a thread takes at a time, so that one sequence keeps several threads busy. */
+static int64_t some_queries(int64_t H) { return H % 16 ? H : 16; }
+
 static void pool_forward_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const pool_job *j = arg;
-    int64_t T = j->q.T, C = j->C, H = j->H;
-    for (int64_t n = begin; n < end; n++) {
-        int64_t first = op_first_row(&j->q, n) * C, seen = seen_of(j, n);
-        float *p = j->p_out + n * H * T, *room = j->scratch + thread * j->room;
-        floats t = floats_in(&j->t, first, C, seen, C, &room), u = floats_in(&j->u, n * H * C, C, H, C, &room);
-        floats s = floats_place(&j->s, n * H * C, C, H, C, &room);
-        gemm_tile(false, true, H, seen, C, 1.0f, u.at, C, t.at, C, 0.0f, p, T);
-        for (int64_t h = 0; h < H; h++) softmax_row(p + h * T, seen, T);
-        gemm_tile(false, false, H, C, seen, 1.0f, p, T, t.at, C, 0.0f, s.at, C);
-        floats_out(&j->s, n * H * C, C, H, C, s);
+    int64_t T = j->q.T, C = j->C, some = some_queries(j->H);
+    for (int64_t q = begin * some; q < end * some; q += some) {
+        int64_t n = q / j->H, first = op_first_row(&j->q, n) * C, seen = seen_of(j, n);
+        float *p = j->p_out + q * T, *room = j->scratch + thread * j->room;
+        floats t = floats_in(&j->t, first, C, seen, C, &room), u = floats_in(&j->u, q * C, C, some, C, &room);
+        floats s = floats_place(&j->s, q * C, C, some, C, &room);
+        gemm_tile(false, true, some, seen, C, 1.0f, u.at, C, t.at, C, 0.0f, p, T);
+        for (int64_t h = 0; h < some; h++) softmax_row(p + h * T, seen, T);
+        gemm_tile(false, false, some, C, seen, 1.0f, p, T, t.at, C, 0.0f, s.at, C);
+        floats_out(&j->s, q * C, C, some, C, s);
     }
 }
 
@@ -127,7 +130,7 @@ cloob_status pool_attention_cpu(const op_env *env, const op_args *a)
     pool_job j = job_of(a, &a->in[0], &a->in[1], &a->in[2], &a->in[3], false);
     j.s = a->out[0];
     j.p_out = a->out[1].data;
-    pool_for(env->ctx, j.q.N, 1, pool_forward_range, &j);
+    pool_for(env->ctx, j.q.N * (j.H / some_queries(j.H)), 1, pool_forward_range, &j);
     return CLOOB_OK;
 }
 

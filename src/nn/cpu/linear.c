@@ -167,23 +167,66 @@ static gemm_call heads_dw_call(const op_args *a, int64_t h)
 
 typedef gemm_call head_call(const op_args *a, int64_t h);
 
-/* Heads take turns on the same scratch. Their weights are packed only where that lasts. */
-static cloob_status heads_plan(const op_env *env, op_args *a, head_call *call)
+/* Heads take turns on the same scratch, and threads share the GEMM of a head. Few rows are limited by reading the
+ * weights: there each thread takes whole heads, with its own scratch. Weights are packed only where that lasts. */
+enum { FEW_ROWS = 4 };
+
+typedef struct heads_job {
+    const op_env *env;
+    const op_args *a;
+    head_call *call;
+    const gemm_kernel *kernel;
+    size_t room; /* scratch of a thread */
+} heads_job;
+
+static bool kept(const op_env *env) { return env->frozen_weights && env->cache; }
+
+static int ranges_of_heads(const op_env *env, const gemm_call *x, int64_t H)
+{
+    return kept(env) && x->M <= FEW_ROWS ? pool_ranges(env->ctx, H, 1) : 1;
+}
+
+static cloob_status heads_plan(const op_env *env, op_args *a, head_call *call, int64_t H)
 {
     gemm_call x = call(a, 0);
-    return gemm_op_prepare(env, a, &x, env->frozen_weights && env->cache);
+    CLOOB_TRY(gemm_op_prepare(env, a, &x, kept(env)));
+    a->scratch_bytes *= (size_t)ranges_of_heads(env, &x, H);
+    return CLOOB_OK;
+}
+
+/* Heads whose weights are packed. */
+static void heads_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const heads_job *j = arg;
+    for (int64_t h = begin; h < end; h++) {
+        gemm_call x = j->call(j->a, h);
+        x.packed = gemm_op_cached(j->env, j->kernel, &x);
+        gemm_packed_run(j->env->ctx, j->kernel, &x, (char *)j->a->scratch + (size_t)thread * j->room);
+    }
 }
 
 static cloob_status heads_run(const op_env *env, const op_args *a, head_call *call, int64_t H)
 {
-    for (int64_t h = 0; h < H; h++) {
-        gemm_call x = call(a, h);
-        CLOOB_TRY(gemm_op_run(env, a, &x, env->frozen_weights && env->cache));
+    gemm_call x = call(a, 0);
+    heads_job j = { env, a, call, gemm_best(is_bf16(a) ? GEMM_BF16 : GEMM_F32), 0 };
+    j.room = gemm_op_scratch(env, j.kernel, &x);
+    bool by_head = ranges_of_heads(env, &x, H) > 1;
+    for (int64_t h = 0; h < H && by_head; h++) {
+        x = call(a, h);
+        by_head = gemm_op_cached(env, j.kernel, &x) != NULL;
+    }
+    if (by_head) pool_for(env->ctx, H, 1, heads_range, &j);
+    for (int64_t h = 0; h < H && !by_head; h++) {
+        x = call(a, h);
+        CLOOB_TRY(gemm_op_run(env, a, &x, kept(env)));
     }
     return CLOOB_OK;
 }
 
-cloob_status heads_project_prepare(const op_env *env, op_args *a) { return heads_plan(env, a, project_call); }
+cloob_status heads_project_prepare(const op_env *env, op_args *a)
+{
+    return heads_plan(env, a, project_call, a->out[0].dim[1]);
+}
 
 cloob_status heads_project_cpu(const op_env *env, const op_args *a)
 {
@@ -193,7 +236,7 @@ cloob_status heads_project_cpu(const op_env *env, const op_args *a)
 cloob_status heads_collect_prepare(const op_env *env, op_args *a)
 {
     CLOOB_TRY(check_bias(env, a, OP_HEADS_COLLECT));
-    return heads_plan(env, a, collect_call);
+    return heads_plan(env, a, collect_call, a->in[0].dim[1]);
 }
 
 cloob_status heads_collect_cpu(const op_env *env, const op_args *a)
@@ -201,7 +244,10 @@ cloob_status heads_collect_cpu(const op_env *env, const op_args *a)
     return heads_run(env, a, collect_call, a->in[0].dim[1]);
 }
 
-cloob_status heads_dw_prepare(const op_env *env, op_args *a) { return heads_plan(env, a, heads_dw_call); }
+cloob_status heads_dw_prepare(const op_env *env, op_args *a)
+{
+    return heads_plan(env, a, heads_dw_call, a->in[1].dim[1]);
+}
 
 cloob_status heads_dw_cpu(const op_env *env, const op_args *a)
 {

@@ -17,13 +17,19 @@ typedef uint32_t pair __attribute__((may_alias));
 
 /* ---- tiles --------------------------------------------------------------------------------------- */
 
-/* Where `rows` rows have piece s: in place, or in `room`. at: where they have the piece before, unless s is the first
- * one. A pixel's channels are found once. */
-CPU_INLINE void find_pieces(const gemm_view *v, const row *r, int rows, const piece *s, bool first, const void **at,
-                            uint16_t *room)
+/* Whether every row has piece s behind the one before. Zeros, for rows and pixels outside, must be as long. */
+CPU_INLINE bool follows(const gemm_view *v, const row *r, int rows, const piece *s)
 {
-    if (s->whole && !first && (!v->patches || s->c >= BF16_STEP))
-        for (int t = 0; t < rows; t++) at[t] = at[t] == gemm_zeros ? at[t] : (const uint16_t *)at[t] + BF16_STEP;
+    int64_t zeros = v->patches ? v->patches->C : r[rows - 1].at ? 0 : v->cols;
+    return s->whole && zeros <= GEMM_ZEROS && (!v->patches || s->c >= BF16_STEP);
+}
+
+/* Where `rows` rows have piece s: in place, or in `room`. before: where they have the piece before, if s follows. */
+CPU_INLINE void find_pieces(const gemm_view *v, const row *r, int rows, const piece *s, const void *const *before,
+                            const void **at, uint16_t *room)
+{
+    if (before)
+        for (int t = 0; t < rows; t++) at[t] = (const uint16_t *)before[t] + BF16_STEP;
     else
         for (int t = 0; t < rows; t++) at[t] = read_row(v, &r[t], s, room + t * BF16_STEP);
 }
@@ -63,7 +69,7 @@ CPU_CLONES static void pack_along_rows(const gemm_kernel *kernel, const gemm_vie
         find_rows(v, &edge, BF16_EDGE, r);
         for (int64_t k = 0; k < part->ks; k += BF16_STEP, piece_next(v, &s)) {
             uint16_t *to = tile_at(out, next, edges, t, k / BF16_STEP), *rows = transpose ? tile : to;
-            find_pieces(v, r, BF16_EDGE, &s, k == 0, at, room);
+            find_pieces(v, r, BF16_EDGE, &s, k && follows(v, r, BF16_EDGE, &s) ? at : NULL, at, room);
             for (int i = 0; i < BF16_EDGE; i++) memcpy(rows + i * BF16_STEP, at[i], BF16_STEP * sizeof *rows);
             if (transpose) kernel->transpose_pairs((pair *)(void *)to, (const pair *)(const void *)tile);
         }
@@ -107,9 +113,14 @@ CPU_INLINE void point_block(const gemm_kernel *k, const gemm_view *v, const row 
     uint16_t *room = (uint16_t *)(void *)gemm_points(k, block, steps);
     const void **at = gemm_points(k, block, 0);
     piece s = piece_of(v, part->k0, BF16_STEP);
+    const bool cornered = v->patches && v->patches->div == 1;
+    const stored in_place = { v->data, gemm_zeros, 1, sizeof(uint16_t) };
+    corners c;
+    if (cornered) find_corners(v, r, rows, &in_place, &c);
     for (int64_t i = 0; i < steps; i++, at += k->rows, room += k->rows * BF16_STEP, piece_next(v, &s)) {
-        if (i > 0) memcpy(at, at - k->rows, (size_t)rows * sizeof *at);
-        find_pieces(v, r, rows, &s, i == 0, at, room);
+        const void *const *before = i && follows(v, r, rows, &s) ? at - k->rows : NULL;
+        if (!before && cornered && s.whole) corners_piece(v->patches, &c, rows, &s, &in_place, at);
+        else find_pieces(v, r, rows, &s, before, at, room);
     }
 }
 

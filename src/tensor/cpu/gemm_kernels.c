@@ -42,6 +42,7 @@ const gemm_kernel *gemm_best(gemm_kind kind)
 {
     static const gemm_kernel *best[GEMM_U8 + 1]; /* the same whoever writes it */
     const gemm_kernel *found = __atomic_load_n(&best[kind], __ATOMIC_RELAXED);
+    if (found) return found; /* without a store, for which threads would wait */
     for (int i = 0; !found && i < KERNELS; i++)
         if (table[i]->kind == kind && gemm_usable(table[i])) found = table[i];
     __atomic_store_n(&best[kind], found, __ATOMIC_RELAXED);

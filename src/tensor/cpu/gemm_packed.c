@@ -16,7 +16,8 @@ enum {
     /* A GEMM with few tasks and a long K (gradients of weights) is summed in parts. Their number depends on sizes
      * alone. */
     WANTED_TASKS = 32,
-    MIN_STRETCHES = 4
+    MIN_STRETCHES = 4,
+    ENOUGH_ROWS = 48
 };
 
 typedef struct layout {
@@ -63,11 +64,32 @@ static void largest_task(const gemm_kernel *k, const gemm_call *x, bool packed, 
     *panels = k->a_whole && once ? 1 : square ? k->panels / 2 : k->panels;
 }
 
-/* Where tasks are few, narrower ones, so that all threads finish at about the same time. No sum depends on it. */
-static void share_panels(layout *l, int threads)
+/* Row tasks, a multiple of the threads, with which the thread with the most rows has the fewest; or 0 where they would
+ * have so few rows that a panel of B is read from far caches too often. */
+static int64_t even_row_tasks(const layout *l, const gemm_kernel *k, const gemm_call *x, int64_t most, int threads)
+{
+    int64_t best = 0, least = INT64_MAX;
+    for (int64_t tasks = threads; tasks <= most && x->M >= ENOUGH_ROWS * tasks; tasks += threads) {
+        int64_t rows = ceil_div(x->M, tasks), load = tasks / threads * (k->even ? rows : ceil_div(rows, k->rows) * k->rows);
+        if (tasks >= l->row_tasks && load <= least) best = tasks, least = load;
+    }
+    return best;
+}
+
+/* Where tasks are few, equal ones for all threads: first of fewer rows, then of fewer columns. No sum depends on it. */
+static void share_tasks(layout *l, const gemm_kernel *k, const gemm_call *x, int threads)
 {
     int64_t tasks = l->row_tasks * l->col_tasks, round = 2 * threads;
     if (l->parts > 1 || tasks >= 4 * round) return;
+    int64_t row_tasks = even_row_tasks(l, k, x, 4 * round, threads);
+    if (row_tasks) {
+        int64_t rows = ceil_div(x->M, row_tasks);
+        if (k->even && !x->ta) l->rows = even_piece(rows, k->even);
+        l->task_blocks = ceil_div(rows, l->rows);
+        l->blocks = ceil_div(x->M, l->rows);
+        l->row_tasks = ceil_div(l->blocks, l->task_blocks);
+        tasks = l->row_tasks * l->col_tasks;
+    }
     l->task_panels = ceil_div(l->panels, ceil_div(ceil_div(tasks, round) * round, l->row_tasks));
     l->col_tasks = ceil_div(l->panels, l->task_panels);
 }
@@ -95,7 +117,7 @@ static layout layout_of(const cloob_ctx *ctx, const gemm_kernel *k, const gemm_c
     l.parts = parts_of(&l, (k->kind == GEMM_BF16 || x->ta) && !x->c_bf16 && !x->bias && !x->res && !x->relu);
     l.part_steps = ceil_div(ceil_div(l.steps, l.parts), l.stretch) * l.stretch;
     l.parts = ceil_div(l.steps, l.part_steps);
-    if (!k->a_whole && ctx->threads > 1) share_panels(&l, ctx->threads);
+    if (!k->a_whole && ctx->threads > 1) share_tasks(&l, k, x, ctx->threads);
     l.task_panels = ceil_div(l.task_panels, panels_at_once(k, x)) * panels_at_once(k, x);
     l.col_tasks = ceil_div(l.panels, l.task_panels);
     /* Fewer rows never need more: a call may have fewer than were planned for. */
@@ -266,11 +288,11 @@ static void aim(target *t, const gemm_call *x, int64_t n)
 }
 
 /* Rows m .. and the group that begins at column n. */
-static void round_block(const target *t, const gemm_call *x, int64_t m, int rows, int64_t n)
+static void round_block(const gemm_kernel *k, const target *t, const gemm_call *x, int64_t m, int rows, int64_t n)
 {
-    for (int r = 0; r < rows; r++)
-        gemm_u8_round_groups(t->alone ? t->block + r * U8_GROUP : (const uint16_t *)x->c + (m + r) * x->ldc + n, 1,
-                             x->c_rounded, ((m + r) * x->N + n) / U8_GROUP);
+    u8_group *to = (u8_group *)x->c_rounded + (m * x->N + n) / U8_GROUP;
+    for (int r = 0; r < rows; r++, to += x->N / U8_GROUP)
+        k->round_u8(t->alone ? t->block + r * U8_GROUP : (const uint16_t *)x->c + (m + r) * x->ldc + n, 1, to);
 }
 
 /* Block `block->index` by panel p: sums, and with the last stretch what they become. */
@@ -308,7 +330,7 @@ static void multiply_panels(const job *j, const stretch *s, int64_t p)
         block.rows = (int)min64(j->l.rows, x->M - m);
         block.index = (int)i;
         for (int64_t q = p; q < end; q++) multiply_block(j, s, q, &block, &t, n);
-        if (x->c_rounded) round_block(&t, x, m, block.rows, n);
+        if (x->c_rounded) round_block(j->kernel, &t, x, m, block.rows, n);
     }
 }
 

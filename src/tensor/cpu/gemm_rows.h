@@ -9,9 +9,12 @@
 #include "tensor/cpu/clones.h"
 #include "tensor/cpu/gemm_packed.h"
 
-enum { GEMM_PIECE = 64 }; /* elements of a piece at most */
+enum {
+    GEMM_PIECE = 64,  /* elements of a piece at most, */
+    GEMM_ZEROS = 2048 /* and of what is read outside a view: a pixel's channels, often */
+};
 
-static const GEMM_ELEMENT gemm_zeros[GEMM_PIECE];
+static const GEMM_ELEMENT gemm_zeros[GEMM_ZEROS];
 
 /* A row found once, then read at many columns. at NULL: beyond the last row. */
 typedef struct row {
@@ -101,6 +104,48 @@ static inline piece piece_of(const gemm_view *v, int64_t col, int64_t len)
     s.v = col / p->C % p->k;
     s.whole = s.whole && s.c + len <= p->C;
     return s;
+}
+
+/* The rows of a block of patches with a div of 1: where they have the pixel of kernel element (0, 0), which may be
+ * outside the image. From it the others are found for all rows at once, without branches. */
+enum { MOST_CORNERS = 32 };
+typedef struct corners {
+    uintptr_t at[MOST_CORNERS];
+    int64_t h[MOST_CORNERS], w[MOST_CORNERS];
+} corners;
+
+/* What `unit` elements of the view become: `size` bytes, beginning at data. */
+typedef struct stored {
+    const void *data, *zeros;
+    int64_t unit, size;
+} stored;
+
+CPU_INLINE uintptr_t stored_bytes(const stored *to, int64_t elements)
+{
+    return (uintptr_t)(elements / to->unit * to->size);
+}
+
+CPU_INLINE void find_corners(const gemm_view *v, const row *r, int rows, const stored *to, corners *out)
+{
+    const gemm_patches *p = v->patches;
+    for (int t = 0; t < rows; t++) {
+        int64_t elements = r[t].at - (const GEMM_ELEMENT *)v->data + (r[t].h * p->W + r[t].w) * p->pixel;
+        out->at[t] = (uintptr_t)to->data + stored_bytes(to, elements);
+        out->h[t] = r[t].h, out->w[t] = r[t].w;
+    }
+}
+
+/* Where rows have a piece that is inside one kernel element. */
+CPU_INLINE void corners_piece(const gemm_patches *p, const corners *from, int rows, const piece *s, const stored *to,
+                              const void **at)
+{
+    int64_t down = p->sign * s->u, right = p->sign * s->v;
+    uintptr_t further = stored_bytes(to, (down * p->W + right) * p->pixel + s->c), zeros = (uintptr_t)to->zeros;
+    uint64_t H = (uint64_t)p->H, W = (uint64_t)p->W;
+    for (int t = 0; t < rows; t++) {
+        bool inside = ((uint64_t)(from->h[t] + down) < H) & ((uint64_t)(from->w[t] + right) < W);
+        at[t] = (const void *)(inside ? from->at[t] + further : zeros);
+    }
 }
 
 /* The piece behind s, of the same length. */

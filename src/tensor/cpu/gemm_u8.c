@@ -116,50 +116,64 @@ void gemm_u8_round_groups(const uint16_t *x, int64_t groups, void *out, int64_t 
     gemm_best(GEMM_U8)->round_u8(x, groups, (u8_group *)out + first);
 }
 
-static const u8_group zeros;
+/* What is read outside an image: the channels of a pixel, at most. */
+enum { ZEROS = 32 };
+static const u8_group zeros[ZEROS];
 
-/* The rounded group of row r, the index-th, that a piece is. */
-CPU_INLINE const u8_group *rounded_at(const gemm_call *x, int64_t index, const row *r, const piece *s)
+/* The rows of a block, and in an A in 8 bits the pixels that they read. */
+typedef struct block_rows {
+    const gemm_call *x;
+    int64_t index;
+    int count;
+    row r[U8_TALL];
+    stored rounded;
+    corners c;
+} block_rows;
+
+CPU_INLINE void find_block(const gemm_call *x, row_cursor *edge, int64_t count, block_rows *b)
 {
-    const gemm_patches *p = x->a.patches;
-    const u8_group *all = x->rounded;
-    if (!p) return all + index * groups_of(x->a.cols) + s->col / U8_GROUP;
-    const uint16_t *from = pixel(p, r, s->u, s->v);
-    return from ? all + (from + s->c - (const uint16_t *)x->a.data) / U8_GROUP : &zeros;
+    b->x = x, b->index = edge->r, b->count = (int)count;
+    b->rounded = (stored){ x->rounded, zeros, U8_GROUP, sizeof(u8_group) };
+    find_rows(&x->a, edge, count, b->r);
+    assert(!x->a.patches || x->a.patches->div == 1);
+    if (x->rounded && x->a.patches) find_corners(&x->a, b->r, b->count, &b->rounded, &b->c);
 }
 
-/* Where rows index .. have the group that s is: in an A in 8 bits, or rounded to `room`. at: where they have the group
- * before, unless s is the first one. Groups of a row, or of a pixel, are behind each other. */
-CPU_INLINE void find_groups(const gemm_kernel *k, const gemm_call *x, int64_t index, const row *r, int rows,
-                            const piece *s, bool first, const void **at, u8_group *room)
+/* Where the rows have the group that s is: in an A in 8 bits, or rounded to `room`. before: where they have the group
+ * before, or NULL. Groups of a row, or of a pixel, are behind each other. */
+CPU_INLINE void find_groups(const gemm_kernel *k, const block_rows *b, const piece *s, const void *const *before,
+                            const void **at, u8_group *room)
 {
+    const gemm_view *v = &b->x->a;
     uint16_t gathered[U8_GROUP];
-    for (int i = 0; i < rows; i++) {
-        const u8_group *before = !first && (!x->a.patches || s->c > 0) ? at[i] : NULL;
-        if (!x->rounded) {
-            k->round_u8(read_row(&x->a, &r[i], s, gathered), 1, room + i);
+    if (!b->x->rounded)
+        for (int i = 0; i < b->count; i++) {
+            k->round_u8(read_row(v, &b->r[i], s, gathered), 1, room + i);
             at[i] = room + i;
-        } else at[i] = !before ? rounded_at(x, index + i, &r[i], s) : before == &zeros ? before : before + 1;
-    }
+        }
+    else if (before && (!v->patches || (s->c > 0 && v->patches->C <= ZEROS * U8_GROUP)))
+        for (int i = 0; i < b->count; i++) at[i] = (const u8_group *)before[i] + 1;
+    else if (v->patches) corners_piece(v->patches, &b->c, b->count, s, &b->rounded, at);
+    else
+        for (int i = 0; i < b->count; i++)
+            at[i] = (const u8_group *)b->x->rounded + (b->index + i) * groups_of(v->cols) + s->col / U8_GROUP;
 }
 
 /* A block of pointers to groups. */
-void gemm_u8_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
+CPU_CLONES void gemm_u8_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next,
+                               void *out)
 {
-    row r[U8_ROWS];
+    block_rows b;
     row_cursor edge = rows_from(&x->a, part->edge0);
     int64_t steps = groups_of(part->ks);
     assert(!x->ta);
-    for (int64_t e = 0; e < part->edges; e += U8_ROWS) {
-        const void **at = gemm_points(k, (char *)out + e / U8_ROWS * next, 0);
+    for (int64_t e = 0; e < part->edges; e += part->each, out = (char *)out + next) {
+        const void **at = gemm_points(k, out, 0);
         u8_group *room = (u8_group *)(void *)(at + steps * U8_ROWS);
         piece s = piece_of(&x->a, part->k0, U8_GROUP);
-        int rows = (int)min64(U8_ROWS, part->edges - e);
-        find_rows(&x->a, &edge, rows, r);
-        for (int64_t g = 0; g < steps; g++, at += U8_ROWS, room += U8_ROWS, piece_next(&x->a, &s)) {
-            for (int i = 0; g > 0 && i < U8_ROWS; i++) at[i] = at[i - U8_ROWS];
-            find_groups(k, x, part->edge0 + e, r, rows, &s, g == 0, at, room);
-        }
+        find_block(x, &edge, min64(part->each, part->edges - e), &b);
+        for (int64_t g = 0; g < steps; g++, at += U8_ROWS, room += U8_ROWS, piece_next(&x->a, &s))
+            find_groups(k, &b, &s, g ? at - U8_ROWS : NULL, at, room);
     }
 }
 
@@ -167,7 +181,7 @@ void gemm_u8_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *p
 CPU_CLONES void gemm_u8_pack_rows(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next,
                                   void *out)
 {
-    row r[U8_TALL];
+    block_rows b;
     const void *at[U8_TALL];
     u8_group room[U8_TALL];
     row_cursor edge = rows_from(&x->a, part->edge0);
@@ -175,11 +189,10 @@ CPU_CLONES void gemm_u8_pack_rows(const gemm_kernel *k, const gemm_call *x, cons
     for (int64_t e = 0; e < part->edges; e += U8_TALL) {
         u8_rows *to = (u8_rows *)(void *)((char *)out + e / U8_TALL * next);
         piece s = piece_of(&x->a, part->k0, U8_GROUP);
-        int rows = (int)min64(U8_TALL, part->edges - e);
-        find_rows(&x->a, &edge, rows, r);
+        find_block(x, &edge, min64(U8_TALL, part->edges - e), &b);
         for (int64_t g = 0; g < groups_of(part->ks); g++, to++, piece_next(&x->a, &s)) {
-            find_groups(k, x, part->edge0 + e, r, rows, &s, g == 0, at, room);
-            for (int i = 0; i < rows; i++) {
+            find_groups(k, &b, &s, g ? at : NULL, at, room);
+            for (int i = 0; i < b.count; i++) {
                 const u8_group *from = at[i];
                 memcpy(to->x[i], from->x, U8_GROUP);
                 to->scale[i] = from->scale, to->zero[i] = from->zero;
