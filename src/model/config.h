@@ -184,8 +184,8 @@ enum { FASTVIT_HEAD = 32 };
 int fastvit_stages(const model_config *c);
 bool fastvit_attends(int stage);
 bool fastvit_layer_norms(const model_config *c);
-/* Whether the image tower is stored folded (model/fold.c). Folding cannot be undone, so the tower cannot be written in
- * timm's form or initialised for training. */
+/* Whether the image tower is stored folded (model/fold.c): without batch norms, so that it is not trained from random
+ * weights. */
 bool model_config_is_folded(const model_config *c);
 /* Width of the input of the image projection. */
 int64_t model_config_image_features(const model_config *c);

@@ -91,12 +91,23 @@ static bool belongs(const writer *o, const char *canonical)
     return o->names.text == TEXT_NAMES_JKU || strcmp(canonical, "logit_scale_hopfield") != 0;
 }
 
+static cloob_status put_unfolded(void *user, const char *name, const tensor *t) { return put(user, name, t); }
+
+static cloob_status put_row(writer *o, int64_t i)
+{
+    const st_entry *row = &o->w->entry[i];
+    bool unfolded = false;
+    if (model_config_is_folded(&o->w->config))
+        CLOOB_TRY(unfold_row(o->ctx, o->w, i, &o->a, put_unfolded, o, &unfolded));
+    return unfolded || !belongs(o, row->name) ? CLOOB_OK : put_foreign(o, row->name, &row->t);
+}
+
 static cloob_status gather(writer *o)
 {
-    o->entry = arena_push(&o->a, (size_t)(o->w->count * NAME_PARTS + 2) * sizeof *o->entry);
+    int64_t most = model_config_is_folded(&o->w->config) ? UNFOLD_MOST : NAME_PARTS;
+    o->entry = arena_push(&o->a, (size_t)(o->w->count * most + 2) * sizeof *o->entry);
     if (!o->entry) return ctx_no_memory(o->ctx, (size_t)o->w->count * sizeof *o->entry, "the list of tensors");
-    for (int64_t i = 0; i < o->w->count; i++)
-        if (belongs(o, o->w->entry[i].name)) CLOOB_TRY(put_foreign(o, o->w->entry[i].name, &o->w->entry[i].t));
+    for (int64_t i = 0; i < o->w->count; i++) CLOOB_TRY(put_row(o, i));
     if (o->w->config.no_image_tower || o->w->config.no_text_tower) return CLOOB_OK; /* a single tower has no logits */
     if (!weights_find(o->w, "logit_scale")) CLOOB_TRY(put_logit_scale(o));
     text_names n = o->names.text;
@@ -218,10 +229,8 @@ cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format f
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: this format requires both towers, and %s has one; write it as cloob or hf", path,
                         w->config.name);
-    if (model_config_is_folded(&w->config))
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: the image tower of %s is folded for inference and cannot be unfolded for this format; "
-                        "write it as cloob",
+    if (model_config_is_folded(&w->config) && format != FORMAT_OPEN_CLIP)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: %s has an image tower of timm; write it as cloob or open_clip",
                         path, w->config.name);
     writer o = { .ctx = ctx, .w = w, .names = NAMES_OPENAI, .prefix = "" };
     if (format == FORMAT_HF || format == FORMAT_OPEN_CLIP) o.names = names_for(&w->config, format == FORMAT_HF);
