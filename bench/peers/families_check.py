@@ -4,7 +4,7 @@
     bench/peers/families_check.py [--cloob build/cloob] [--images DIR] [--rows 16] [--stored bf16] [--layers N] [--markdown] [NAME ...]
 
 Without names: a small model of random weights per family. A NAME is a full-size configuration of open_clip, or hf:NAME for
-transformers' class with that model's sizes. --count prints how many of open_clip's configurations run. Needs torch, open_clip_torch, transformers and safetensors; the product needs none of
+transformers' class with that model's sizes; crowson is crowsonkb's CLOOB at its published size (ViT-B/16). --count prints how many of open_clip's configurations run. Needs torch, open_clip_torch, transformers and safetensors; the product needs none of
 them. Prints a line per model; the exit code is the verdict: largest difference below 1e-4 of the largest element in fp32, cosine
 above 0.9999 in bf16 (small random models: 0.9998), and after conversion back the peer's own weights, bit for bit, and its own embeddings (full size: of four rows). MobileCLIP's
 image towers come back with other branches that fold to the same layers: embeddings and folded weights to 1e-5.
@@ -314,6 +314,22 @@ def against_transformers(name, model, small):
     compare(name, folder, x, t, pooled(model.get_image_features(**inputs)), pooled(model.get_text_features(t, **masked)), small, back)
 
 
+@torch.no_grad()
+def against_crowson():
+    """The definition of make_towers_ref.py in a pickle of JAX's arrays, which cloob reads and does not write."""
+    sys.path.insert(0, str(root / "tests/ref/make"))
+    from make_towers_ref import crowson_model
+    model, encode_image, encode_text, write = crowson_model(768, 12, 12, 224, 16, 512, 12, 8, 77, 49408, 512)
+    for p in model.parameters():
+        p.mul_(4 / max(p.shape[0], 16) ** 0.5 if p.ndim == 2 and p.shape[0] < 4096 else 1)  # the definition draws them for small sizes
+    folder = work / "peer"
+    folder.mkdir()
+    write(folder / "model.pkl")
+    x, t = images(224), tokens(77, 49408)
+    compare("crowsonkb's CLOOB, ViT-B/16", folder / "model.pkl", x, t, encode_image(x), encode_text(t), False, lambda native: "read only")
+    shutil.rmtree(folder)
+
+
 def small_models():
     from transformers import CLIPConfig, CLIPModel, SiglipConfig, SiglipModel
     for name, (vision, text, top) in SMALL.items():
@@ -343,6 +359,8 @@ def full_size(name):
                       dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16, hidden_act="gelu"),
                       dict(projection_dim=1024)),
     }
+    if name == "crowson":
+        return against_crowson()
     if name.startswith("hf:"):
         label, kind, config, vision, text, more = HF[name]
         return against_transformers(label, jitter(kind(config(vision_config=vision, text_config=text, **more))), False)
