@@ -405,7 +405,7 @@ const command cmd_classify = {
     .uses = USES_PRECISION,
     .usage = "--checkpoint M --labels \"a,b,c\"|--labels-file F [OPTIONS] PATH...",
     .details =
-        "PATH is an image, a folder (with the folders in it) or a pattern such as 'photos/*.jpg'. Photos are turned "
+        "PATH is an image, a folder (including its subfolders) or a pattern such as 'photos/*.jpg'. Photos are turned "
         "upright by their EXIF orientation. Unreadable images are skipped and counted. Probabilities are the softmax "
         "over your labels; they sum to 1, so add a label such as \"something else\" if none may apply.\n"
         "\n"

@@ -55,7 +55,7 @@ static bool are_two_files(const opt_list *path)
     return !file_is_dir(path->item[0]) && !file_is_dir(path->item[1]);
 }
 
-/* ---- the command ---- */
+/* ---- the command --------------------------------------------------------------------------------- */
 
 static cloob_status with_paper(cloob_ctx *ctx)
 {
@@ -96,15 +96,15 @@ const command cmd_compare = {
         "Groups runs by a setting (--by; default: the method) and prints means with bootstrap intervals, rank-sum "
         "tests of all pairs corrected by Holm, and Cliff's delta. RUN is the folder of a run, an ablation or a sweep, "
         "or a sweep's results.jsonl. For a sweep, the final runs are compared; --where stage=search compares its "
-        "search runs. Unfinished runs are left out and named.\n"
+        "search runs. Unfinished runs are left out; a warning names them.\n"
         "\n"
         "Two files without --by are two groups. Each line of a file is one run: a JSON object whose numbers are its "
         "metrics. The test is the unpaired Wilcoxon rank-sum test, exact for up to 8 values without ties, otherwise "
         "normal with tie and continuity correction. The paper calls a difference significant below 5 %. With five runs "
         "a side the smallest exact two-sided p is 0.0079, with three it is 0.1: three runs cannot be significant.\n"
         "\n"
-        "--paper prints the published tables of CLOOB and CLIP, in per cent, with the mean of the results that are "
-        "given: folders of cloob eval suite, files of cloob eval zeroshot --json, training runs with --imagenet-val. "
+        "--paper prints the published tables of CLOOB and CLIP, in per cent, with the means of the given "
+        "results: folders of cloob eval suite, files of cloob eval zeroshot --json, training runs with --imagenet-val. "
         "Data sets are matched by name. Give the runs of one method at a time; five seeds become one mean.\n"
         "\n"
         "  cloob compare clip.jsonl cloob.jsonl\n"

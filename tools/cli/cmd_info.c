@@ -23,7 +23,7 @@ static const opt_row rows[] = {
       OPT_NOT_NEGATIVE },
     { "batch-size", OPT_INT, &o.batch, "32", "N",
       "for a model without weights: batch size of the training step whose memory is estimated", OPT_POSITIVE },
-    { "view", OPT_STRING, &o.view, NULL, "OUT.png", "write what a model sees of an image, before normalisation", 0 },
+    { "view", OPT_STRING, &o.view, NULL, "OUT.png", "write the image as a model sees it, before normalisation", 0 },
     { "size", OPT_INT, &o.size, "224", "N", "with --view: edge of the square result in pixels", OPT_POSITIVE },
     { "crop", OPT_STRING, &o.crop, NULL, "TOP,LEFT,HEIGHT,WIDTH",
       "with --view: resize this box instead of the evaluation view", 0 },
