@@ -21,7 +21,7 @@ typedef struct file_bytes {
     size_t size;
 } file_bytes;
 
-/* "PATH: WHAT: " and the system's reason, which errno has. Returns CLOOB_ERR_IO. */
+/* Fails with CLOOB_ERR_IO and "PATH: WHAT: REASON", the system's reason for errno. */
 cloob_status file_fail(cloob_ctx *ctx, const char *path, const char *what);
 
 /* Opens a regular file, a character device or a pipe for reading. A pipe without a writer is refused after ten seconds;
@@ -95,7 +95,7 @@ char *file_join(const char *dir, const char *name);
 /* The same in a buffer; fails where it does not fit, as opening the file would. */
 enum { FILE_PATH = 4096 };
 cloob_status file_in(cloob_ctx *ctx, const char *dir, const char *name, char path[FILE_PATH]);
-/* What follows the last slash: "c.jpg" of "a/b/c.jpg". */
+/* The part of a path after the last slash: "c.jpg" of "a/b/c.jpg". */
 const char *file_base(const char *path);
 /* The folder part of a path in a new string, "." when it has none. NULL when out of memory. */
 char *file_folder(const char *path);

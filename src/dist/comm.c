@@ -155,7 +155,7 @@ cloob_status comm_agree(cloob_ctx *ctx, comm *c, cloob_status mine)
 {
     comm *host = host_side(c);
     if (alone(host)) return mine;
-    /* The lowest failing rank as a minimum made of sums: every rank adds into its own cell. */
+    /* The lowest failing rank, from sums: every rank adds to its own cell. */
     double *failed = calloc((size_t)host->size, sizeof *failed);
     if (!failed) return mine != CLOOB_OK ? mine : ctx_no_memory(ctx, (size_t)host->size * 8, "an agreement");
     failed[host->rank] = mine != CLOOB_OK;

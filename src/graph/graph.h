@@ -31,7 +31,7 @@ typedef struct value {
     value_kind kind;
     int param;        /* which parameter, for the last three kinds */
     int64_t offset;   /* first element inside it */
-    bool trainable;   /* a parameter that wants a gradient */
+    bool trainable;   /* a parameter with a gradient */
     bool keep;        /* alive until the end: an output */
     const char *name; /* inputs and outputs */
 } value;

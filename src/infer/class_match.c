@@ -91,7 +91,7 @@ cloob_status class_match(cloob_ctx *ctx, const dataset *d, const prompt_set *set
     for (int64_t i = 0; i < n; i++) {
         class_of[i] = class_find(set, dataset_class_name(d, i));
         if (class_of[i] == -2 && n == set->class_count)
-            class_of[i] = i; /* of several with one name, the one in order */
+            class_of[i] = i; /* if several have the name, match by position */
         if (class_of[i] < 0) unknown = i;
         else known++, in_order += class_of[i] == i;
     }

@@ -24,7 +24,7 @@
  *
  *     root_from_index, from where the index is now;  root;  the folder that the index is in.
  *
- * When none does, it takes root_from_index, or without it root: the images are gone. */
+ * When none does, it uses root_from_index, or root if that is NULL: the images no longer exist. */
 #ifndef INFER_SEARCH_INDEX_H
 #define INFER_SEARCH_INDEX_H
 

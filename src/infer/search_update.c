@@ -104,7 +104,7 @@ static cloob_status update_write(cloob_ctx *ctx, const update *u)
 
 static int by_path(const void *path, const void *entry) { return strcmp(path, ((const image_entry *)entry)->path); }
 
-/* Where file i of an old list is in the folder now: -1 gone, -2 changed. */
+/* The position of file i of an old list in the folder now; -1: deleted, -2: changed. */
 static int64_t find_unchanged(const update *u, const search_files *f, int64_t i, bool *no_memory)
 {
     char *path = search_files_path(u->root, f, i);

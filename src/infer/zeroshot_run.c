@@ -1,4 +1,5 @@
-/* Class weights of prompts, classifiers made of them, and zero-shot accuracy on a data set (cloob/zeroshot.h). */
+/* Class weights from prompts, classifiers from class weights, and zero-shot accuracy on a data set
+ * (cloob/zeroshot.h). */
 #include "infer/zeroshot_run.h"
 
 #include <math.h>

@@ -67,7 +67,7 @@ typedef struct zeroshot_run_options {
     const stored_rows *stored;         /* prompts and images retrieve from it; NULL: no retrieval */
     const class_map *map;              /* of the data's folders to classes; NULL: by name, number or order */
     bool confusion;                    /* count (classes, classes) */
-    zeroshot_predictions *predictions; /* appended to; NULL: not wanted */
+    zeroshot_predictions *predictions; /* receives predictions; NULL: none */
     double inv_tau;                    /* of the probabilities of predictions */
 } zeroshot_run_options;
 

@@ -230,7 +230,7 @@ static cloob_status stop_now(cloob_ctx *ctx, run *r)
                     (long long)r->at.updates, run_name(r));
 }
 
-/* All ranks stop when one of them is asked to. They save together, by the clock of rank 0. */
+/* All ranks stop if one of them is requested to. They save at the same time, by the clock of rank 0. */
 static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
 {
     bool steps = false;

@@ -71,7 +71,7 @@ typedef struct run {
     loader *batches;
     journal *log;
     journal_tee tee;     /* on rank 0: lines of the context to out.log */
-    layer_norms *layers; /* NULL: not asked for, or another rank */
+    layer_norms *layers; /* NULL: not requested, or not rank 0 */
     run_start start;
     run_plan plan;
     run_position at;
@@ -96,7 +96,7 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r);
 /* The share of the first samples that may be unreadable. */
 double run_bad_share(const run *r);
 
-/* ---- where the run comes from, provenance.c ---- */
+/* ---- provenance of the run: provenance.c --------------------------------------------------------- */
 
 /* An object: version and commit, command line, data digests, host, libraries, device. */
 void provenance_put(cloob_ctx *ctx, const run *r, json_out *w, const char *key);

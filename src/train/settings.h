@@ -39,7 +39,7 @@ typedef struct train_preset_row {
 const train_preset *preset_table(int64_t *count);
 const train_preset_row *preset_rows(int64_t *count);
 
-/* Sets a recipe's values; other options are left alone. */
+/* Sets the values of a preset; other options do not change. */
 cloob_status preset_apply(cloob_ctx *ctx, const char *name, cloob_train_options *o);
 
 /* The settings of a run to resume. `resume`: its name under `logs`, or its folder. *out is NULL where it names no

@@ -12,8 +12,7 @@
 
 typedef struct check {
     const char *name;
-    cloob_status (*run)(cloob_ctx *ctx, char *text, size_t size); /* text: receives the measured value if the check
-                                                                   * passes */
+    cloob_status (*run)(cloob_ctx *ctx, char *text, size_t size); /* text: receives the measured value on success */
 } check;
 
 /* Compares the objective on the chosen device with its plain definition. */

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "lab/sweep/sweep.h"
 
 enum { MAX_AXES = 16, MAX_VALUES = 64 };
@@ -101,7 +102,7 @@ static int read_methods(const command *self)
     o.axis = axis;
     if (axis[0].values < 2) return cli_usage(self, "--methods: needs two objectives or more");
     for (int64_t i = 0; i < axis[0].values; i++)
-        if (!opt_names("clip infoloob infonce-hopfield cloob", value[0][i]))
+        if (!text_has_word("clip infoloob infonce-hopfield cloob", value[0][i]))
             return cli_usage(self, "--methods %s: choose from clip, infoloob, infonce-hopfield, cloob", value[0][i]);
     return -1;
 }

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "eval/metrics.h"
 #include "infer/model_file.h"
 #include "infer/embed_job.h"
@@ -117,7 +118,7 @@ static cloob_status find_parts(cloob_ctx *ctx, cloob_data_options d[2], char pat
     snprintf(path[0], 4096, "%s", o.data);
     snprintf(path[1], 4096, "%s", o.data);
     CLOOB_TRY(cloob_dataset_open(ctx, o.data, &d[0], &set));
-    *two = opt_names("cifar stl10 mnist", dataset_kind(set)) && !d[0].split;
+    *two = text_has_word("cifar stl10 mnist", dataset_kind(set)) && !d[0].split;
     cloob_dataset_close(set);
     if (*two) d[0].split = "train", d[1].split = "test";
     return CLOOB_OK;

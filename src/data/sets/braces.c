@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/arena.h"
+#include "core/arith.h"
 #include "core/file.h"
 #include "core/text.h"
 
@@ -56,11 +57,9 @@ cloob_status name_list_folder(cloob_ctx *ctx, name_list *list, const char *path)
     return status;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 void name_list_sort(name_list *list)
 {
-    if (list->count) qsort(list->name, (size_t)list->count, sizeof *list->name, by_name);
+    if (list->count) qsort(list->name, (size_t)list->count, sizeof *list->name, order_text);
 }
 
 /* ---- patterns --------------------------------------------------------------------------------------- */

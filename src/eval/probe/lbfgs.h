@@ -34,8 +34,7 @@ typedef struct lbfgs_options {
 typedef struct lbfgs_result {
     double f;
     int iterations, evaluations;
-    bool converged; /* false: out of iterations, or no step decreases f although the tolerance is not reached
-                     */
+    bool converged; /* false: out of iterations, or no step decreases f before the tolerance is reached */
 } lbfgs_result;
 
 /* Minimises from w (n), which is overwritten by the best point. Memory: (2 history + 6) n doubles. */

@@ -42,8 +42,9 @@ typedef struct image {
 typedef struct image_limits {
     int64_t max_pixels; /* 0: no limit */
     int jpeg_scale;     /* eighths of the size to decode a JPEG at, 1..8; 8 or 0: full size */
-    bool photo; /* turned upright by its EXIF orientation; a JPEG above max_pixels, and with any max_pixels but 0 one
-                 * above IMAGE_MAX_PIXELS, is decoded at a smaller scale */
+    /* Turned upright by its EXIF orientation; a JPEG above max_pixels, or with max_pixels not 0 above IMAGE_MAX_PIXELS,
+     * is decoded at a smaller scale. */
+    bool photo;
 } image_limits;
 
 #define IMAGE_MAX_PIXELS ((int64_t)CLOOB_DEFAULT_MAX_PIXELS)

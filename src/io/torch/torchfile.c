@@ -218,7 +218,7 @@ static void copy_strided(const pk_tensor *t, size_t element, bool swap, const un
     }
 }
 
-/* Overlapping views could make a small file ask for much memory; honest files stay far below this. */
+/* Overlapping views could make a small file need much memory; real files stay far below this limit. */
 static cloob_status copy_tensor(reader *r, const pk_tensor *t, const char *key, const unsigned char *from, tensor *out)
 {
     size_t bytes = tensor_bytes(out);
@@ -317,8 +317,6 @@ static cloob_status add_module(reader *r, const pk_value *module, const char *pr
     return CLOOB_OK;
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
 static cloob_status refuse_duplicates(reader *r)
 {
     int64_t n = r->f->count;
@@ -326,7 +324,7 @@ static cloob_status refuse_duplicates(reader *r)
     cloob_status status = CLOOB_OK;
     if (!sorted) return ctx_no_memory(r->ctx, (size_t)n * sizeof *sorted, r->name);
     for (int64_t i = 0; i < n; i++) sorted[i] = r->f->entry[i].name;
-    qsort(sorted, (size_t)n, sizeof *sorted, by_text);
+    qsort(sorted, (size_t)n, sizeof *sorted, order_text);
     for (int64_t i = 1; i < n && status == CLOOB_OK; i++)
         if (strcmp(sorted[i - 1], sorted[i]) == 0)
             status = ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: tensor %.200s is in it twice", r->name, sorted[i]);

@@ -42,7 +42,7 @@ typedef struct bench_options {
     const char *fit_memory;  /* training: choose what is recomputed to stay within this size, as 80G; NULL: no limit */
     bool pack_texts;         /* training: the text tower computes only the tokens up to the end token */
     int64_t text_length; /* mean tokens of a text, spread from half to three halves of it; 0: from 4 to the context */
-    profile *profile;    /* filled with the time of every op; NULL: not wanted */
+    profile *profile;    /* filled with the time of every op; NULL: no profile */
     bool text;           /* embedding: texts instead of images */
     bool invariant;      /* embedding: a row has the same bytes in any batch */
 } bench_options;
@@ -82,7 +82,7 @@ typedef struct device_facts {
     char name[128];
     int64_t total_bytes, free_bytes; /* 0: unknown */
     char runs[160]; /* a GPU: its compute capability, and which kernels run on it; empty for the processor */
-    const char *automatic, *why; /* what precision "auto" stands for on it, and the reason */
+    const char *automatic, *why; /* the meaning of precision "auto" on it, and the reason */
     char decoder[256];           /* a GPU: what decodes images on it, or why nothing does */
 } device_facts;
 

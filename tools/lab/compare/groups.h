@@ -130,7 +130,7 @@ typedef struct group_values {
 
 typedef struct group_metric {
     const char *name;
-    group_values *of; /* (groups, as far as they have come) */
+    group_values *of; /* (groups seen so far) */
     int64_t groups;
 } group_metric;
 

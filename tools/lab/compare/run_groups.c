@@ -15,8 +15,8 @@ typedef struct reader {
     groups g;
     const compare_options *o;
     int64_t runs, left_out; /* left_out: by `where`, unfinished, or of a sweep's search */
-    int64_t searches;       /* of of these, runs of a search whose sweep has final runs */
-    bool by_stage;          /* `where` says which stage of a sweep is wanted */
+    int64_t searches;       /* of these, search runs of a sweep that has final runs */
+    bool by_stage;          /* `where` names a stage of a sweep */
     char by[64];
     const char *group;   /* two files: the group of every line; NULL: grouped by the setting `by` */
     int64_t epoch;       /* two files: the epoch of the lines to take; -1: all */
@@ -140,7 +140,7 @@ static int64_t number_of(const run_seen *r, const char *key)
 }
 
 /* A run that trained for all of its epochs, or its steps (`max_steps` in runs of earlier versions). The number of steps
- * comes from the checkpoint, without one from the last validation. */
+ * is read from the checkpoint, or else from the last validation. */
 static cloob_status is_finished(cloob_ctx *ctx, const run_seen *run, const char *dir, bool *finished)
 {
     int64_t epochs = number_of(run, "epochs"), steps = number_of(run, "schedule_steps"), epoch = epochs;

@@ -29,7 +29,7 @@ typedef struct benchmark_options {
     int64_t shots;                       /* of a linear probe: rows of each class; -1: all */
     uint64_t seed;                       /* draws the shots */
     int workers;                         /* threads that decode; 2 */
-    const cloob_data_options *data;      /* limits of images and the like; NULL: defaults */
+    const cloob_data_options *data;      /* such as limits of images; NULL: defaults */
 } benchmark_options;
 
 void benchmark_options_init(benchmark_options *o);
@@ -44,7 +44,7 @@ typedef struct benchmark_result {
     char *model, *pretrained; /* the model's name, and the file it came from */
     char *task, *language;    /* "zeroshot_classification", "zeroshot_retrieval", "linear_probe"; "en" */
     const char *key, *title;  /* of the table of DataComp; NULL: not one of its sets */
-    const char *main_metric;  /* the one that is quoted; NULL: none */
+    const char *main_metric;  /* the metric that is usually quoted; NULL: none */
     benchmark_score *score;   /* (scores) */
     int64_t scores, n, bad;   /* n: images; bad: left out because they cannot be read */
     int64_t shots;            /* of a linear probe on a few rows; -1: all */

@@ -128,7 +128,7 @@ static cloob_status train_run(cloob_ctx *ctx, const sweep_options *o, const char
 
 /* ---- results ------------------------------------------------------------------------------------ */
 
-/* The numbers of the last line of results.jsonl; epoch is left alone when there is none. */
+/* The numbers of the last line of results.jsonl; epoch does not change if there is none. */
 static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *epoch, json_out *out)
 {
     arena a = { 0 };
@@ -186,7 +186,7 @@ static cloob_status write_summary(cloob_ctx *ctx, const sweep_options *o, const 
     return run_write_object(ctx, status, &out, path);
 }
 
-/* A finished run whose summary lacks a set that is asked for now is evaluated again, not trained. */
+/* False for a finished run whose summary lacks a requested set: the run is then evaluated again, not trained. */
 static bool is_complete(const sweep_options *o, const json *summary)
 {
     if (json_get(summary, "failed")) return true;
@@ -257,7 +257,7 @@ bool run_is_done(const sweep_run *r)
     return file_exists(path);
 }
 
-/* ---- several runs at a time: threads that take the next one, each with a context of its own --------- */
+/* ---- several runs at a time: threads that take the next one, each with its own context -------------- */
 
 enum { MAX_JOBS = 64 };
 

@@ -31,11 +31,12 @@ typedef struct sweep_axis {
 } sweep_axis;
 
 typedef struct sweep_options {
-    cloob_train_options train; /* of every run; name is that of the sweep, seed the first */
+    cloob_train_options train; /* of every run; name: the sweep's; seed: the first */
     const sweep_axis *axis;
     int64_t axes;
-    int64_t part, parts; /* of several processes, say a scheduler's array: process `part` of 0 to parts - 1 trains every
-                            parts-th run. The last to end, or a call without it, writes the tables. parts 0: one */
+    /* Several processes, such as a scheduler's array: process `part`, 0 to parts - 1, trains every parts-th run. The
+     * last one to end, or a call with parts 0, writes the tables. parts 0: a single process. */
+    int64_t part, parts;
 /* Every other setting, with its default and meaning, is a row of the table. `random` draws without repetition.
  * `select` names a number of summary.json; losses and ranks are better when
  * lower, all else when higher. Without `by` the choice is made for each method where `method` is an axis, else once.

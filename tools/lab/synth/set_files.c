@@ -20,10 +20,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 static bool is_owned(const char *name)
 {
-    static const char *const names[] = { "images",       "classes",    "factors.tsv", "naming.tsv",
-                                         "prompts.json", "sizes.json", "val.tsv",     "train.tsv" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0) return true;
+    if (text_has_word("images classes factors.tsv naming.tsv prompts.json sizes.json val.tsv train.tsv", name))
+        return true;
     return (strncmp(name, "train-", 6) == 0 || strncmp(name, "val-", 4) == 0) && text_ends_with(name, ".tar");
 }
 
