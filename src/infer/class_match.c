@@ -203,7 +203,7 @@ static cloob_status find_twin(const map_reader *r, int64_t i, int64_t *twin)
         if (memcmp(own, other, (size_t)C) == 0) return CLOOB_OK;
         for (int64_t c = 0; c < C; c++)
             if (own[c] && other[c])
-                return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: \"%s\" and \"%s\" share a part of their classes only",
+                return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: \"%s\" and \"%s\" share only some of their classes",
                                 r->path, dataset_class_name(r->d, i), dataset_class_name(r->d, *twin));
     }
     return CLOOB_OK;

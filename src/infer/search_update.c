@@ -151,10 +151,10 @@ static cloob_status keep_old(cloob_ctx *ctx, update *u, cloob_search_update *out
     else if (!search_index_made_by(ix, u->probe, u->D))
         ctx_log(ctx, CLOOB_LOG_INFO, "%s was made with another model: everything is embedded again", u->path);
     else if ((status = keep_files(ctx, u, ix, out)) == CLOOB_OK && other_root && !out->kept)
-        status =
-            ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                     "%s is the index of %s, which is gone, and %s contains none of its images; choose another `out`",
-                     u->path, ix->root, u->root);
+        status = ctx_fail(
+            ctx, CLOOB_ERR_ARGUMENT,
+            "%s is the index of %s, which no longer exists, and %s contains none of its images; choose another `out`",
+            u->path, ix->root, u->root);
     cloob_search_close(ix);
     return status;
 }
@@ -282,8 +282,8 @@ static cloob_status check_rows(cloob_ctx *ctx, const cloob_search_entries *e)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "entry %lld: has no name", (long long)i);
         for (int64_t k = 0; k < e->D; k++) square += (double)e->row[i * e->D + k] * e->row[i * e->D + k];
         if (!(fabs(square - 1) < 1e-3))
-            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "entry %lld (%s): its row has length %g; unit length is needed",
-                            (long long)i, e->name[i], sqrt(square));
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "entry %lld (%s): its row has length %g, not 1", (long long)i,
+                            e->name[i], sqrt(square));
     }
     return CLOOB_OK;
 }

@@ -165,7 +165,7 @@ static cloob_status report_divergence(cloob_ctx *ctx, const run *r, double lr, c
     if (status != CLOOB_ERR_NUMERIC) return status;
     return ctx_fail(
         ctx, status,
-        "training diverged at step %lld (learning rate %g, loss before %g): %s; lower lr or lengthen warmup",
+        "training diverged at step %lld (learning rate %g, loss before %g): %s; lower `lr` or lengthen `warmup`",
         (long long)r->at.updates + 1, lr, r->sum.loss, cloob_error(ctx));
 }
 

@@ -540,7 +540,7 @@ static void describe(cloob_ctx *ctx, run *r)
                      (long long)settings_image_size(r->o, r->at.epoch), (long long)r->at.epoch + 1,
                      r->o->image_size_schedule);
     if (step_params(r->s)->trainable < step_params(r->s)->learned)
-        journal_line(ctx, r->log, "%.3f M parameters are trained, the others stay as they are",
+        journal_line(ctx, r->log, "%.3f M parameters are trained; the others are frozen",
                      (double)step_params(r->s)->trainable / 1e6);
     journal_line(ctx, r->log,
                  "%.1f M parameters; planned peak %.0f of %.0f MiB free: parameters %.0f, optimizer %.0f, image tower "

@@ -148,7 +148,7 @@ static void bad_tables(void)
     sample s;
     dataset_options o = options();
     fixture_text("e.tsv", "filepath\ttitle\n");
-    check_fails(fixture_path("e.tsv"), &o, CLOOB_ERR_FORMAT, "without a sample");
+    check_fails(fixture_path("e.tsv"), &o, CLOOB_ERR_FORMAT, "no usable sample");
     fixture_text("z.tsv", "");
     check_fails(fixture_path("z.tsv"), &o, CLOOB_ERR_FORMAT, "the file is empty");
     check_fails(fixture_path("none.tsv"), &o, CLOOB_ERR_IO, "none.tsv");
@@ -285,7 +285,7 @@ static void class_folders(void)
     check_sample(d, 1, 0, 1, NULL, -1);
     dataset_close(d);
     fixture_text("nothing/x/readme.txt", "no images");
-    check_fails(fixture_path("nothing"), &o, CLOOB_ERR_FORMAT, "without a sample");
+    check_fails(fixture_path("nothing"), &o, CLOOB_ERR_FORMAT, "no usable sample");
 }
 
 static void tar_of_class_folders(void)

@@ -62,7 +62,7 @@ refused 1 "two classes" probe --train single --test fine
 counted '"class_gaps": 4' '"classes": 2' -- probe --train gaps --test gaps --lambda 1
 counted '"unknown_labels": 2' '"test_acc": ' -- probe --train fine --test unknown --lambda 1
 refused 1 "row 2 " probe --train negative --test fine --lambda 1
-refused 1 "row 2 holds 0.5" probe --train fraction --test fine --lambda 1
+refused 1 "row 2 is 0.5" probe --train fraction --test fine --lambda 1
 refused 1 "row 2, column 1" probe --train nan --test fine --lambda 1
 refused 1 "row 2, column 1" probe --train fine --test nan --lambda 1
 refused 1 "row 2, column 1" probe --train fine --val nan --test fine

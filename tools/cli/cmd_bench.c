@@ -170,7 +170,7 @@ static int run_data(const command *self, cloob_ctx *ctx)
     data_bench_result r;
     cloob_dataset *set = NULL;
     if (!opt_given("data") && opt_words.count) source = opt_words.item[0];
-    if (data.workers > 1024 || data.ahead > 1024) return cli_usage(self, "--workers and --ahead: at most 1024");
+    if (data.workers > 1024 || data.ahead > 1024) return cli_usage(self, "--workers and --ahead must be at most 1024");
     data.seed = (uint64_t)common.seed, data_set.num_samples = num_samples;
     cloob_status status = cloob_dataset_open(ctx, source, cli_data_ready(&data_set), &set);
     if (status == CLOOB_OK) status = data_bench(ctx, set, &data, &r);

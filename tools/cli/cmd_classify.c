@@ -360,7 +360,7 @@ static int read_labels(const command *self, cloob_ctx *ctx, words *labels, words
     if (o.labels_file) code = read_words(self, ctx, o.labels_file, labels);
     else split(must(strdup(o.labels)), ",", labels);
     if (code < 0 && labels->count < 2)
-        code = cli_usage(self, "%s: give two labels or more%s", o.labels ? o.labels : o.labels_file,
+        code = cli_usage(self, "%s: give at least two labels%s", o.labels ? o.labels : o.labels_file,
                          o.labels ? ", separated by commas" : ", one per line");
     if (code < 0 && o.templates) code = read_words(self, ctx, o.templates, templates);
     return code;

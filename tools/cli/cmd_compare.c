@@ -67,14 +67,14 @@ static cloob_status with_paper(cloob_ctx *ctx)
 static int check(const command *self)
 {
     if (o.paper && (o.how.by || o.how.metrics || o.where.count))
-        return cli_usage(self, "--paper is for results of cloob eval alone: leave out --by, --metrics, --where");
+        return cli_usage(self, "--paper cannot be combined with --by, --metrics or --where");
     if (o.paper && strcmp(o.format, "text") != 0 && strcmp(o.format, "markdown") != 0)
-        return cli_usage(self, "--format %s: --paper has text and markdown; --json is for programs", o.format);
+        return cli_usage(self, "--format %s: --paper supports text, markdown and --json", o.format);
     if (o.paper) return -1;
     if (!opt_words.count) return cli_usage(self, "needs folders of runs, or two files");
     if (opt_words.count == 1 && file_exists(opt_words.item[0]) && !file_is_dir(opt_words.item[0]) && !o.how.by)
         return cli_usage(self, "needs two files, got 1, or --by");
-    if (o.how.alpha >= 1) return cli_usage(self, "--alpha %g: needs a number below 1", o.how.alpha);
+    if (o.how.alpha >= 1) return cli_usage(self, "--alpha %g: must be below 1", o.how.alpha);
     return -1;
 }
 

@@ -47,7 +47,7 @@ static int check_average(const command *self)
                                          "vocab", "drop-unexpected", "config", "auto-precision" };
     for (size_t i = 0; i < sizeof other / sizeof *other; i++)
         if (opt_given(other[i])) return cli_usage(self, "--%s does not apply to --average", other[i]);
-    if (o.out && !*o.out) return cli_usage(self, "--out M is needed: output file");
+    if (o.out && !*o.out) return cli_usage(self, "--out M is required: the output file");
     if (!o.out && opt_words.count) o.out = opt_words.item[--opt_words.count];
     if (opt_words.count < 2) return cli_usage(self, "--average needs two models or more, and an output");
     if (opt_given("alpha") && (o.alpha < 0 || o.alpha > 1))

@@ -283,7 +283,7 @@ static int check(const command *self)
                          FEW_SHOT_ROWS);
     if (o.knn && o.shots) return cli_usage(self, "give --shots or --knn");
     if (o.out && (o.knn || o.shots)) return cli_usage(self, "--out does not apply to --shots or --knn");
-    if (!o.datas.count != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint need each other");
+    if (!o.datas.count != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint must be given together");
     if (o.datas.count && (o.trains.count || o.tests.count || o.vals.count))
         return cli_usage(self, "give --data, or --train and --test");
     if (!o.datas.count && (!o.trains.count || !o.tests.count))

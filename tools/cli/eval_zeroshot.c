@@ -87,7 +87,7 @@ static void compare_counts(const session *s, const char *source, const cloob_zer
         cli_print("warning: ", "%s: %lld classes; the published set %s has %lld", source, (long long)r->classes,
                   k->title, (long long)k->classes);
     if (k->same && images != k->test && !o.model.data.num_samples)
-        cli_print("warning: ", "%s: %lld images; the test part of %s has %lld", source, (long long)images, k->title,
+        cli_print("warning: ", "%s: %lld images; the test split of %s has %lld", source, (long long)images, k->title,
                   (long long)k->test);
 }
 

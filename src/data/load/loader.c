@@ -141,8 +141,7 @@ static cloob_status fill_train(worker *w, slot *s, int64_t r, int64_t position)
         if (status == CLOOB_OK || !is_sample_error(status)) return status;
         if (tried == 0) CLOOB_TRY(count_bad(w, s, r, index)); /* the others are counted at their own positions */
     }
-    return ctx_wrap(w->ctx, status,
-                    "no readable sample at position %lld of epoch %lld or at any of the next ones; the last of them",
+    return ctx_wrap(w->ctx, status, "no readable sample at position %lld of epoch %lld or after it; last error",
                     (long long)position, (long long)epoch);
 }
 

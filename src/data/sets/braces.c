@@ -141,8 +141,7 @@ static cloob_status expand(cloob_ctx *ctx, const char *pattern, size_t at, int d
     if (!open)
         return out->count >= BRACES_LIMIT ? too_many(ctx, pattern) : name_list_add(ctx, out, pattern, strlen(pattern));
     if (!close || depth > MAX_DEPTH)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a brace without its partner, or too many inside each other",
-                        pattern);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: unbalanced braces, or too many nested ones", pattern);
     cloob_status status = put_choices(ctx, pattern, open, close, &choices);
     if (status == CLOOB_OK && !choices.count) status = expand(ctx, pattern, head + 1, depth + 1, out);
     for (int64_t i = 0; status == CLOOB_OK && i < choices.count; i++) {

@@ -200,7 +200,7 @@ static cloob_status refresh(cloob_ctx *ctx, arena *a, const char *dir, const cha
     const char *data = run_param_get(&r, "val_data");
     if (!*data || strcmp(data, "None") == 0) return CLOOB_OK;
     if (dataset_runs_commands(ctx, data))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "its val_data is a command (pipe:), which is not run out of a file");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "its val_data is a command (pipe:), which is not run from a file");
     CLOOB_TRY(resume_find(ctx, folder, checkpoint));
     return is_newer(out, checkpoint) ? CLOOB_OK : write_samples(ctx, &r, checkpoint, out, device_name);
 }

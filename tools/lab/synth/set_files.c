@@ -60,7 +60,7 @@ cloob_status synth_folder_begin(cloob_ctx *ctx, const char *out, bool force)
     char path[FILE_PATH];
     cloob_status status = CLOOB_OK;
     CLOOB_TRY(file_make_dirs(ctx, out));
-    if (!file_is_dir(out)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s is a file: `out` takes a folder", out);
+    if (!file_is_dir(out)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s is a file: `out` must be a folder", out);
     bool is_set = has_mark(ctx, out);
     DIR *dir = opendir(out);
     if (!dir) return file_fail(ctx, out, "cannot read the folder");
