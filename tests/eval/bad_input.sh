@@ -98,7 +98,7 @@ head -c 30 blue.png > many/blue/6.png
 prompts() { printf '{"a": {"classes": [%s], "templates": ["%s"]}}' "$1" "$2" > p.json; }
 
 counted '"n": 3' '"bad": 2' '"empty_classes": 1' '{"name": "none", "n": 0, "top1": null' -- zeroshot --checkpoint $m --data d
-refused 2 "1 classes" zeroshot --checkpoint $m --data one
+refused 2 "two classes, not 1" zeroshot --checkpoint $m --data one
 refused 1 "none of the 2 samples" zeroshot --checkpoint $m --data junk
 refused 1 empty zeroshot --checkpoint $m --data empty
 refused 1 nowhere zeroshot --checkpoint $m --data nowhere
