@@ -396,7 +396,7 @@ static void mnist(void)
     images[7] = 200; /* more images than bytes */
     fixture_write("m/t10k-images-idx3-ubyte", images, sizeof images);
     CHECK(unlink(fixture_path("m/t10k-images-idx3-ubyte.gz")) == 0);
-    check_fails(fixture_path("m"), &o, CLOOB_ERR_FORMAT, "promises");
+    check_fails(fixture_path("m"), &o, CLOOB_ERR_FORMAT, "number of bytes in the header");
 }
 
 static void random_images(void)
