@@ -67,7 +67,7 @@ typedef near_row search_hit; /* an entry and its cosine */
 typedef struct search_query {
     const float *row; /* unit embedding (D); NULL: every score is 0, so entries come in the order of the index */
     int64_t D, max_hits;
-    const float *min_score; /* lower scores are left out; NULL: none. Without it the 8-bit rows are scanned first */
+    const float *min_score; /* lower scores are skipped; NULL: none, and 8-bit rows are scanned first */
     bool (*accept)(const search_index *ix, int64_t entry, const void *user); /* NULL: all; runs on several threads */
     const void *user;
 } search_query;

@@ -43,8 +43,7 @@ cloob_status lbfgs_minimize(cloob_ctx *ctx, const lbfgs_problem *p, const lbfgs_
 
 /* ---- line search --------------------------------------------------------------------------------- */
 
-/* How far to go along a direction: the search of Moré and Thuente (ACM TOMS 20, 1994), which ends at a step
- * that satisfies
+/* Line search of Moré and Thuente (ACM TOMS 20, 1994), which ends at a step that satisfies
  *
  *     f(t) <= f(0) + 1e-3 t f'(0) + slack      and      |f'(t)| <= 0.9 |f'(0)|
  *
