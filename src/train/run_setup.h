@@ -103,14 +103,14 @@ void provenance_put(cloob_ctx *ctx, const run *r, json_out *w, const char *key);
 
 /* ---- events for the caller's on_log ---- */
 
-/* Begins {"event": NAME, "step": ..., "epoch": ...}; the caller adds members and calls run_event_end, which passes the
- * line on and releases it. Nothing is passed on other ranks than 0 or without on_log. */
+/* Begins {"event": NAME, "step": ..., "epoch": ...}; the caller adds members and calls run_event_end, which calls
+ * on_log on rank 0, if it is set, and releases the line. */
 json_out run_event_begin(const run *r, const char *name, int64_t epoch);
 void run_event_end(const run *r, json_out *event);
 
 /* ---- the image decoder (`image_decoder`), image_decoder.c ---- */
 
-/* Opens the GPU's decoder if it is asked for. */
+/* Opens the GPU's decoder if it is requested. */
 cloob_status run_open_decoder(cloob_ctx *ctx, run *r);
 /* Chooses the decoder for a loader with options lo; auto times both. */
 cloob_status run_choose_decoder(cloob_ctx *ctx, run *r, loader_options *lo);

@@ -38,7 +38,7 @@ bool run_is_done(const sweep_run *r); /* it has summary.json, and test.json wher
 /* A file of the run's folder, summary.json or test.json, in the arena. */
 cloob_status run_read(cloob_ctx *ctx, arena *a, const sweep_run *r, const char *name, json **out);
 
-/* What a trained run scores on class folders and on pairs, as members of a JSON object. */
+/* The scores of a trained run on class folders and on pairs, as members of a JSON object. */
 
 /* Ends the object of `out`, writes it if so_far is CLOOB_OK, and always releases it. */
 cloob_status run_write_object(cloob_ctx *ctx, cloob_status so_far, json_out *out, const char *path);

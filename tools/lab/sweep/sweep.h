@@ -46,7 +46,7 @@ typedef struct sweep_options {
 } sweep_options;
 
 void sweep_options_init(sweep_options *o);
-/* The four objectives compared over five seeds, with the analysis of their embeddings: sets what that differs in. */
+/* Sets the options that compare the four objectives over five seeds, with the analysis of their embeddings. */
 void sweep_compare_objectives(sweep_options *o);
 /* The rows of sweep_options.def, then those of train_option_table. Offsets are in sweep_options. */
 const option_desc *sweep_option_table(int64_t *count);
@@ -59,7 +59,7 @@ typedef struct sweep_summary {
     int64_t failed;                        /* runs with a loss that is not finite; never chosen */
     bool complete;                         /* false: other parts still run */
     double seconds;
-    int rank; /* of this process; every run takes all ranks, rank 0 reports */
+    int rank; /* of this process; every run uses all ranks, rank 0 reports */
 } sweep_summary;
 
 /* summary may be NULL. Refuses to continue with other settings than it began with; values and seeds may be added.
