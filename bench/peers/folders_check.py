@@ -2,12 +2,12 @@
 """Model folders, from files and sentences: builds folders with open_clip and transformers (random small weights), embeds photos of every mode and captions with
 `cloob embed` and with the library that the folder is for, and prints the largest difference of unit embeddings.
 
-    bench/peers/folders_check.py CLOOB PHOTOS CAPTIONS [--transformers4 PYTHON] [--keep DIR] [--only NAME]
+    bench/peers/folders_check.py CLOOB PHOTOS CAPTIONS [--transformers4 PYTHON] [--keep DIR] [--only PATTERN]
 
-PHOTOS: a folder of JPEGs; CAPTIONS: a text per line. Needs open_clip_torch, transformers 5, sentencepiece, safetensors and Pillow 13 or later (whose order of the
+PHOTOS: a folder of JPEGs; CAPTIONS: a text per line, of which 1,880 are used, with 120 hard strings. Needs open_clip_torch, transformers 5, sentencepiece, safetensors and Pillow 13 or later (whose order of the
 passes of a resize cloob follows). --transformers4 names a Python with transformers 4, which writes its own folders; transformers 5 reads them.
 """
-import argparse, gzip, json, os, pathlib, random, subprocess, sys, tempfile
+import argparse, gzip, json, os, pathlib, random, re, subprocess, sys, tempfile
 
 
 def clip_vocab():
@@ -46,6 +46,16 @@ def make_photos(source, out, n):
         im.save(name, **keep)
         made.append(name)
     return made
+
+
+def hard_texts(n):
+    """Emoji, other scripts, control characters, names of special tokens, HTML, long words and mixtures of them, on a line each."""
+    rng = random.Random(1)
+    parts = ["\U0001f431\U0001f3fd", "\U0001f469\u200d\U0001f4bb", "\u0642\u0637\u0629 \u0639\u0644\u0649 \u0627\u0644\u0633\u0631\u064a\u0631", "\u732b\u304c\u5bdd\u3066\u3044\u308b", "\uff21\uff22\uff23 \uff11\uff12\uff13",
+             "cafe\u0301 caf\u00e9", "\ufb01ne \u0130stanbul \u1e9eTRASSE", "\u0001\u0007\u001b[31m", "\u200b\ufeff\u00ad", "<|endoftext|>", "<|startoftext|>", "<pad>", "<s></s>", "[CLS] [SEP] [UNK]", "<unk><mask>",
+             "&amp;lt;b&amp;gt; &eacute; &#x1F600;", "it's we'll I'd they've", "3.14e-10 $1,000 50%", "a_b-c/d\\e", "don\u2019t \u201cquote\u201d", "\u0928\u092e\u0938\u094d\u0924\u0947 \u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
+             "\u2581under\u2581score", "x" * 300, "ab" * 150, "antidisestablishmentarianism" * 4, "\u00c3\u00a9t\u00c3\u00a9 \u00e2\u20ac\u2122", "\U00010348\U0001d54f", "   many    spaces   ", "...!?!?---", "word " * 100]
+    return (parts + [rng.choice(" _").join(rng.sample(parts, rng.randint(2, 5))) for _ in range(n)])[:n]
 
 
 # ---- folders --------------------------------------------------------------------------------------------------------
@@ -246,14 +256,14 @@ def main():
     os.environ.setdefault("VIRTUAL_ENV", sys.prefix)  # where cloob finds the merges of open_clip's package
     root = o.keep or tempfile.mkdtemp()
     os.makedirs(f"{root}/photos", exist_ok=True)
-    photos = make_photos(o.photos, f"{root}/photos", o.count)
-    texts = [t.strip() for t in open(o.captions, encoding="utf-8") if t.strip()][:2000]
+    photos = sorted(map(str, pathlib.Path(root, "photos").iterdir())) or make_photos(o.photos, f"{root}/photos", o.count)  # of an earlier run with --keep
+    texts = [t.strip() for t in open(o.captions, encoding="utf-8") if t.strip()][:1880] + [t.strip() for t in hard_texts(120)]
     texts_file = f"{root}/texts.txt"
     open(texts_file, "w", encoding="utf-8").write("\n".join(texts) + "\n")
-    print(f"{len(photos)} photos, {len(texts)} captions\n\n| folder | written by | image | text |\n|---|---|---:|---:|")
+    print(f"{len(photos)} photos, {len(texts)} texts\n\n| folder | written by | image | text |\n|---|---|---:|---:|")
     worst = 0
     for k, (name, (writer, library, _, _)) in enumerate(FOLDERS.items()):
-        if o.only and o.only not in name: continue
+        if o.only and not re.search(o.only, name): continue
         out, emb = f"{root}/{k}", f"{root}/{k}.safetensors"
         python = o.transformers4 if writer == "transformers 4" else sys.executable
         if not python: continue

@@ -129,9 +129,18 @@ cloob_status model_config_need(cloob_ctx *ctx, const model_config *c, bool text)
  * the same folder; NULL: CLIP's tokenizer. */
 cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, const char *clean,
                                        sbuf *out);
-/* Appends Hugging Face's config.json: CLIPModel, MetaClip2Model or SiglipModel. Like model_config_to_open_clip, fails
- * for a model that the other program cannot express; `path` is named in the error. */
-cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
+/* The model of Hugging Face that expresses a configuration: CLIPModel or MetaClip2Model, SiglipModel, ChineseCLIPModel,
+ * rinna's CLOOBModel, M-CLIP's MultilingualCLIP. */
+typedef enum hf_kind { HF_CLIP, HF_SIGLIP, HF_BERT, HF_RINNA, HF_MCLIP } hf_kind;
+hf_kind model_config_hf_kind(const model_config *c);
+/* Scales of the objective that are in the config.json of a CLOOBModel. 0: unknown. */
+typedef struct hf_scales {
+    double inv_tau, hopfield;
+} hf_scales;
+/* Appends its config.json. Like model_config_to_open_clip, fails for a model that the other program cannot express;
+ * `path` is named in the error. */
+cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const hf_scales *scales, const char *path,
+                                sbuf *out);
 /* Whether transformers' SiglipModel expresses the model. */
 bool model_config_is_siglip(const model_config *c);
 /* Writes timm's name of a SigLIP image tower; false if timm has no tower with these sizes. */
@@ -184,8 +193,8 @@ enum { FASTVIT_HEAD = 32 };
 int fastvit_stages(const model_config *c);
 bool fastvit_attends(int stage);
 bool fastvit_layer_norms(const model_config *c);
-/* Whether the image tower is stored folded (model/fold.c). Folding cannot be undone, so the tower cannot be written in
- * timm's form or initialised for training. */
+/* Whether the image tower is stored folded (model/fold.c): without batch norms, so that it is not trained from random
+ * weights. */
 bool model_config_is_folded(const model_config *c);
 /* Width of the input of the image projection. */
 int64_t model_config_image_features(const model_config *c);

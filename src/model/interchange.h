@@ -149,6 +149,13 @@ typedef struct fold_result {
  * unless a source tensor is missing. w->config must be the model's. */
 cloob_status fold_row(cloob_ctx *ctx, source *s, weights *w, const st_entry *rows, int64_t i, fold_result *result);
 
+/* The reverse: passes timm's tensors for row i of w to `put`. They fold to the same weights, up to rounding; new
+ * tensors are in `a`. *unfolded false: the row is not folded, and nothing was done. */
+typedef cloob_status (*unfold_put)(void *user, const char *name, const tensor *t);
+enum { UNFOLD_MOST = 24 }; /* the largest number of tensors of a row */
+cloob_status unfold_row(cloob_ctx *ctx, const weights *w, int64_t i, arena *a, unfold_put put, void *user,
+                        bool *unfolded);
+
 /* Infers the configuration from tensor shapes. Fails with the name of a missing tensor, or of a property that shapes do
  * not determine. */
 cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c);

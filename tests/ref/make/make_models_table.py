@@ -31,13 +31,14 @@ These are architectures; published weights have [names of their own](../how-to/m
 A Hugging Face folder of one tower (`CLIPVisionModel`, `CLIPTextModel`, both with and without projection, MetaCLIP 2's and SigLIP's
 alike) embeds its side; for the other side the error says that the model has none. rinna's Japanese CLIP and CLOOB (transformers' ViT
 and a RoBERTa) embed images and texts; the folder needs the `spiece.model` of rinna/japanese-roberta-base. M-CLIP's folders (XLM-RoBERTa
-or LaBSE, and a linear layer) are text towers. Both are read, and written as cloob's own files alone.
+or LaBSE, and a linear layer) are text towers. `convert --to hf` writes both.
 
 MobileCLIP's image towers (FastViT, and a ViT with convolutions in front) are folded while they are read: branches, batch norms and
 layer scale become one convolution or matrix each. They can be fine-tuned (`--pretrained`), but not trained from random weights.
-`convert --to` does not write the unfolded form: the branches cannot be recovered from their sum, and a file with the sum in one branch
-and zeros in the others would serve inference alone. MobileCLIP-S0 of the first version has a hybrid text tower (`mct`); no configuration of
-open_clip has it, and cloob does not have it either.
+`convert --to open_clip` writes timm's layers: the first branch of each has the folded kernel, and the other branches, the batch norms and
+the layer scales have no effect. open_clip loads the folder strictly and computes the same embeddings in eval mode, also after fine-tuning in
+cloob. The statistics of the original batch norms cannot be recovered, so that open_clip should train from the original file. MobileCLIP-S0 of
+the first version has a hybrid text tower (`mct`); no configuration of open_clip has it, and cloob does not have it either.
 
 OpenAI's own sizes (`RN50` to `RN50x64`, `ViT-B-32`, `ViT-B-16`, `ViT-L-14`, `ViT-L-14-336`) have QuickGELU under their plain names, as
 OpenAI's weights do; open_clip's files of the same names have GELU and are read so. `NAME-quickgelu` asks for QuickGELU of any model.

@@ -482,25 +482,32 @@ class Haiku(torch.nn.Module):
         return self.linear(x[:, 0], "/proj")
 
 
+def crowson_model(width, layers, heads, image, patch, text_width, text_layers, text_heads, context, vocab, embed):
+    """crowsonkb's CLOOB: the module, its two functions, and what writes it as a pickle."""
+    tokens = (image // patch) ** 2 + 1
+    images = Haiku("vi_t_image_encoder", width, layers, embed, tokens, heads, **{"": dict(class_embed=(width,)), "/embed": dict(w=(patch, patch, 3, width))})
+    texts = Haiku("text_encoder", text_width, text_layers, embed, context, text_heads, **{"/embed": dict(embeddings=(vocab, text_width))})
+
+    def encode_image(x):
+        h = F.conv2d(x, images.at("/embed", "w").permute(3, 2, 0, 1), stride=patch).flatten(2).transpose(1, 2)
+        return images(torch.cat([images.at("", "class_embed").expand(len(h), 1, -1), h], 1))
+
+    def encode_text(t):
+        end = (t == vocab - 1).float().argmax(1, keepdim=True)
+        return texts(texts.at("/embed", "embeddings")[t], torch.arange(context)[None] <= end)
+
+    return torch.nn.ModuleList([images, texts]), encode_image, encode_text, lambda path: jax_pickle(path, (images.own, texts.own))
+
+
 def crowson():
     vision, text = dict(OWN, image_size=16, no_ln_pre=True, no_ln_post=True, proj_bias=True), dict(CLIP_TEXT, layers=2)
-    image = Haiku("vi_t_image_encoder", 16, 2, EMBED, 5, 2, **{"": dict(class_embed=(16,)), "/embed": dict(w=(8, 8, 3, 16))})
-    texts = Haiku("text_encoder", 16, 2, EMBED, 8, 2, **{"/embed": dict(embeddings=(40, 16))})
-    model = torch.nn.ModuleList([image, texts])
+    model, encode_image, encode_text, write = crowson_model(16, 2, 2, 16, 8, 16, 2, 2, 8, 40, EMBED)
     tanh = dict(act_kwargs=dict(approximate="tanh"))
     own = dict(embed_dim=EMBED, vision_cfg=dict(vision, **tanh),
                text_cfg=dict(text, **tanh, no_causal_mask=True, no_ln_final=True, mask_queries=True, proj_bias=True, pool_type="first"))
 
-    def encode_image(x):
-        h = F.conv2d(x, image.at("/embed", "w").permute(3, 2, 0, 1), stride=8).flatten(2).transpose(1, 2)
-        return image(torch.cat([image.at("", "class_embed").expand(len(h), 1, -1), h], 1))
-
-    def encode_text(t):
-        end = (t == 39).float().argmax(1, keepdim=True)
-        return texts(texts.at("/embed", "embeddings")[t], torch.arange(8)[None] <= end)
-
     def save(folder):
-        jax_pickle(folder / "model.pkl", (image.own, texts.own))
+        write(folder / "model.pkl")
         (folder / "cloob.json").write_text(json.dumps(own, indent=1) + "\n")
 
     freeze("crowson", model, save, encode_image, encode_text, torch.randn(ROWS, 3, 16, 16), clip_tokens(8, 40))
@@ -510,6 +517,7 @@ MODELS = dict(roberta=roberta, bert=bert, chinese_clip=chinese_clip, convnext=co
               eva_giant=eva_giant, eva_enormous=eva_enormous, pe_core=pe_core, pe_core_bare=pe_core_bare, timm_vit=timm_vit,
               crowson=crowson, rinna=rinna, **{name: (lambda name=name: tower(name, *TOWERS[name])) for name in TOWERS},
               fastvit=fastvit_four, fastvit_five=fastvit_five, vit_stem=vit_stem, mclip=mclip, naflex=naflex)
-for name in sys.argv[1:] or MODELS:
-    torch.manual_seed(list(MODELS).index(name))
-    MODELS[name]()
+if __name__ == "__main__":
+    for name in sys.argv[1:] or MODELS:
+        torch.manual_seed(list(MODELS).index(name))
+        MODELS[name]()
