@@ -160,7 +160,7 @@ cloob_status dataset_open(cloob_ctx *ctx, const char *source, const dataset_opti
     o = &own;
     *out = NULL;
     if (!source && o->type && strcmp(o->type, "synthetic") == 0) source = "synthetic";
-    if (!source) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no data set named");
+    if (!source) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no data set is given");
     dataset *d = calloc(1, sizeof *d);
     if (!d) return ctx_no_memory(ctx, sizeof *d, "a data set");
     d->num_samples = o->num_samples;
@@ -351,6 +351,14 @@ void dataset_options_init(dataset_options *o)
 {
     *o = (dataset_options){ .size = sizeof *o };
     OPTION_DEFAULTS(table, o);
+}
+
+dataset_options dataset_options_of_images(const dataset_options *training)
+{
+    dataset_options o;
+    dataset_options_init(&o);
+    o.max_pixels = training->max_pixels, o.exif_orientation = training->exif_orientation, o.cache = training->cache;
+    return o;
 }
 
 /* ---- the public interface ---------------------------------------------------------------------------- */

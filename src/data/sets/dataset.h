@@ -13,6 +13,9 @@
 typedef cloob_data_options dataset_options; /* the fields are described there */
 
 void dataset_options_init(dataset_options *o);
+/* The defaults, with the members of `training` that concern single images and the cache: for class folders that are
+ * evaluated during training. */
+dataset_options dataset_options_of_images(const dataset_options *training);
 
 typedef struct cloob_dataset dataset; /* read-only after opening: safe to read from many threads */
 
