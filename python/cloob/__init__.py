@@ -12,6 +12,9 @@ interface, without a copy if type and layout match. cloob.torch has the objectiv
 interface, cloob.mteb mteb's encoder; PyTorch and mteb are imported only there. Errors are cloob.Error and its subclasses,
 with a one-line message.
 """
+import importlib as _importlib
+from typing import Any as _Any
+
 from . import evaluate
 from ._index import Hit, Index
 from ._library import (ArgumentError, BusyError, CloobError, DeviceError, Error, FileError, FormatError, NumericError, OutOfMemory,
@@ -27,3 +30,10 @@ __all__ = [
     "METHODS", "Model", "NumericError", "Objective", "OutOfMemory", "PeerError", "Run", "Step", "Stopped", "Tokenizer",
     "UnsupportedError", "evaluate", "hopfield", "hopfield_energy", "library_path", "load", "objective", "tokenize", "train", "version",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """Imports an adapter on first use, so that `import cloob` alone is enough for cloob.open_clip."""
+    if name in ("mteb", "open_clip", "torch"):
+        return _importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

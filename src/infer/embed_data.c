@@ -88,6 +88,7 @@ static cloob_status run(cloob_ctx *ctx, encoder *enc, cloob_output what, loader 
         rows += b.rows;
         ctx_progress(ctx, "embed", rows, n, "samples");
     }
+    if (rows < n) ctx_progress(ctx, "embed", n, n, "samples"); /* the others cannot be read */
     e->bad = loader_stats_take(l).bad_samples;
     if (rows) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT, "none of the %lld samples can be read", (long long)e->bad);

@@ -129,9 +129,18 @@ cloob_status model_config_need(cloob_ctx *ctx, const model_config *c, bool text)
  * the same folder; NULL: CLIP's tokenizer. */
 cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, const char *clean,
                                        sbuf *out);
-/* Appends Hugging Face's config.json: CLIPModel, MetaClip2Model or SiglipModel. Like model_config_to_open_clip, fails
- * for a model that the other program cannot express; `path` is named in the error. */
-cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
+/* The model of Hugging Face that expresses a configuration: CLIPModel or MetaClip2Model, SiglipModel, ChineseCLIPModel,
+ * rinna's CLOOBModel, M-CLIP's MultilingualCLIP. */
+typedef enum hf_kind { HF_CLIP, HF_SIGLIP, HF_BERT, HF_RINNA, HF_MCLIP } hf_kind;
+hf_kind model_config_hf_kind(const model_config *c);
+/* Scales of the objective that are in the config.json of a CLOOBModel. 0: unknown. */
+typedef struct hf_scales {
+    double inv_tau, hopfield;
+} hf_scales;
+/* Appends its config.json. Like model_config_to_open_clip, fails for a model that the other program cannot express;
+ * `path` is named in the error. */
+cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const hf_scales *scales, const char *path,
+                                sbuf *out);
 /* Whether transformers' SiglipModel expresses the model. */
 bool model_config_is_siglip(const model_config *c);
 /* Writes timm's name of a SigLIP image tower; false if timm has no tower with these sizes. */

@@ -1,12 +1,10 @@
-/* Hugging Face's config.json. Read and written: CLIP, MetaCLIP 2, SigLIP, SigLIP 2, Chinese-CLIP. Read only: rinna's
- * Japanese CLIP and CLOOB, M-CLIP. */
+/* Hugging Face's config.json: CLIP, MetaCLIP 2, SigLIP, SigLIP 2, Chinese-CLIP, rinna's Japanese CLIP and CLOOB,
+ * M-CLIP. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/text.h"
 #include "model/config_reader.h"
-
-typedef enum hf_kind { HF_CLIP, HF_SIGLIP, HF_BERT, HF_RINNA } hf_kind;
 
 /* Defaults of transformers for a model_type. The default image tower is 768 wide with 12 layers. */
 typedef struct hf_type {
@@ -22,8 +20,9 @@ static const hf_type types[TYPES] = {
     [SIGLIP] = { "siglip", "Siglip", HF_SIGLIP, 16, 64, 32000, 768, 12, 3072 },
     [SIGLIP_2] = { "siglip2", "Siglip2", HF_SIGLIP, 16, 64, 32000, 768, 12, 3072 },
     [CHINESE_CLIP] = { "chinese_clip", "ChineseCLIP", HF_BERT, 32, 512, 30522, 768, 12, 3072 },
-    [RINNA] = { "cloob", NULL, HF_RINNA, 16, 512, 30522, 768, 12, 3072 },
+    [RINNA] = { "cloob", "CLOOB", HF_RINNA, 16, 512, 30522, 768, 12, 3072 },
 };
+static const hf_type rinna_clip = { .name = "clip", .class = "CLIP", .kind = HF_RINNA };
 
 /* clang-format off */
 static const config_field vision_fields[] = {
@@ -257,14 +256,23 @@ static void put_vision(json_out *w, const model_config *c)
     else json_put_int(w, "image_size", c->image_size);
 }
 
+/* rinna's tokenize() makes texts shorter than the positions. */
+static void put_bert(json_out *w, const model_config *c)
+{
+    model_config all = *c;
+    all.context = c->bert.positions;
+    fields_put(w, &all, text_fields);
+    fields_put(w, c, bert_fields);
+}
+
 static void put_text(json_out *w, const model_config *c)
 {
     put_blocks(w, &c->text, c->text_width);
-    fields_put(w, c, text_fields);
     if (c->bert.positions) {
-        fields_put(w, c, bert_fields);
+        put_bert(w, c);
         return;
     }
+    fields_put(w, c, text_fields);
     if (c->text_projection_bias) { /* SigLIP */
         json_put_int(w, "projection_size", c->embed);
         return;
@@ -276,44 +284,75 @@ static void put_text(json_out *w, const model_config *c)
     if (c->text_pool == TEXT_POOL_ARGMAX) json_put_int(w, "pad_token_id", 0);
 }
 
+hf_kind model_config_hf_kind(const model_config *c)
+{
+    if (model_config_is_siglip(c)) return HF_SIGLIP;
+    if (!c->bert.positions) return HF_CLIP;
+    if (c->no_image_tower) return HF_MCLIP;
+    return c->patch_bias ? HF_RINNA : HF_BERT;
+}
+
 static const hf_type *type_of(const model_config *c)
 {
     bool metaclip = c->text_pool == TEXT_POOL_EOS && c->eos == 2; /* CLIPModel interprets 2 as "the largest id" */
-    if (model_config_is_siglip(c)) return &types[c->position_side ? SIGLIP_2 : SIGLIP];
-    return &types[c->bert.positions ? CHINESE_CLIP : metaclip ? METACLIP_2 : CLIP];
+    switch (model_config_hf_kind(c)) {
+    case HF_SIGLIP: return &types[c->position_side ? SIGLIP_2 : SIGLIP];
+    case HF_BERT: return &types[CHINESE_CLIP];
+    case HF_RINNA: return &types[RINNA];
+    default: return &types[metaclip ? METACLIP_2 : CLIP];
+    }
 }
 
-static void put_tower(json_out *w, const model_config *c, const char *type, bool text)
+static void put_tower(json_out *w, const model_config *c, const hf_type *type, bool text)
 {
     char name[64];
-    snprintf(name, sizeof name, "%s_%s_model", type, text ? "text" : "vision");
-    json_put_text(w, "model_type", name);
+    snprintf(name, sizeof name, "%s_%s_model", type->name, text ? "text" : "vision");
+    json_put_text(w, "model_type", type->kind != HF_RINNA ? name : !text ? "vit" : c->bert.pad ? "roberta" : "bert");
     if (text) put_text(w, c);
     else put_vision(w, c);
 }
 
+static void put_class(json_out *w, const char *name)
+{
+    json_begin(w, "architectures", '[');
+    json_put_text(w, NULL, name);
+    json_end(w);
+}
+
+static void put_mclip(json_out *w, const model_config *c)
+{
+    json_begin(w, NULL, '{');
+    put_class(w, "MultilingualCLIP");
+    json_members(w, J_TEXT("model_type", "M-CLIP"), J_TEXT("modelBase", c->bert.name));
+    json_put_int(w, "transformerDimensions", c->text_width);
+    json_put_int(w, "numDims", c->embed);
+    json_end(w);
+}
+
 /* A single tower's values are at the root. */
-static void put_model(json_out *w, const model_config *c)
+static void put_model(json_out *w, const model_config *c, const hf_scales *scales)
 {
     const hf_type *type = type_of(c);
     bool alone = c->no_image_tower || c->no_text_tower, siglip = type->kind == HF_SIGLIP;
     bool projects = c->no_image_tower ? !c->no_text_projection : !c->no_image_projection;
+    bool cloob = type->kind == HF_RINNA && scales->hopfield > 0;
     char class[64];
+    if (type->kind == HF_RINNA && !cloob) type = &rinna_clip;
     snprintf(class, sizeof class, "%s%sModel%s", type->class,
              c->no_image_tower  ? "Text"
              : c->no_text_tower ? "Vision"
                                 : "",
              alone && projects && !siglip ? "WithProjection" : "");
     json_begin(w, NULL, '{');
-    json_begin(w, "architectures", '[');
-    json_put_text(w, NULL, class);
-    json_end(w);
+    put_class(w, class);
     if (!alone) json_put_text(w, "model_type", type->name);
     if (!alone && !siglip) json_put_int(w, "projection_dim", c->embed);
+    if (cloob && scales->inv_tau > 0) json_put_number(w, "init_inv_tau", scales->inv_tau);
+    if (cloob) json_put_number(w, "scale_hopfield", scales->hopfield);
     for (int text = 1; text >= 0; text--) {
         if (text ? c->no_text_tower : c->no_image_tower) continue;
         if (!alone) json_begin(w, text ? "text_config" : "vision_config", '{');
-        put_tower(w, c, type->name, text);
+        put_tower(w, c, type, text);
         if (!alone) json_end(w);
     }
     json_end(w);
@@ -327,21 +366,30 @@ bool model_config_is_siglip(const model_config *c)
     return (image || c->no_image_tower) && (text || c->no_text_tower);
 }
 
-/* The property of c that a CLIPModel (or a ChineseCLIPModel for a BERT) cannot express; NULL: none. */
+/* The property of c that the BERTs of Chinese-CLIP, rinna and M-CLIP do not have; NULL: none. */
+static const char *beyond_berts(const model_config *c, hf_kind kind)
+{
+    bool mclip = kind == HF_MCLIP;
+    if (c->bert.pooler || c->text_projection_hidden || c->no_text_projection) return "a pooler or another projection";
+    if (c->text_pool != (mclip ? TEXT_POOL_MEAN : TEXT_POOL_FIRST)) return "another pooling of texts";
+    if (c->text_projection_bias != mclip) return "this bias of the text projection";
+    if (mclip ? !c->bert.name[0] : c->bert.first != 0) return "a BERT without a name, or positions after the padding";
+    if (kind == HF_BERT && c->context != c->bert.positions) return "texts shorter than the positions";
+    return NULL;
+}
+
+/* The property of c that a CLIPModel (or a model with the same image tower and a BERT) cannot express; NULL: none. */
 static const char *beyond_clip(const model_config *c)
 {
+    hf_kind kind = model_config_hf_kind(c);
+    if (kind == HF_MCLIP) return beyond_berts(c, kind);
     if (c->family != MODEL_VIT) return "a ResNet or ConvNeXt";
     if (c->timm[0]) return "an image tower of timm";
     if (c->no_ln_post || c->no_ln_final || c->mask_queries) return "crowsonkb's CLOOB";
-    if (c->no_ln_pre || c->no_class_token) return "a ViT without ln_pre or class token";
+    if (c->no_ln_pre != (kind == HF_RINNA) || c->no_class_token) return "a ViT without ln_pre or class token";
     if (c->image_pool != IMAGE_POOL_CLASS || c->norm_after_pool) return "a pooling other than the class token";
     if (c->image.layer_scale || c->text.layer_scale) return "layer scale";
-    if (c->bert.positions) {
-        bool chinese = c->text_pool == TEXT_POOL_FIRST && !c->bert.pooler && !c->text_projection_hidden &&
-                       !c->text_projection_bias && !c->no_text_projection && c->bert.first == 0 &&
-                       c->bert.positions == c->context;
-        return chinese ? NULL : "a BERT other than Chinese-CLIP's";
-    }
+    if (c->bert.positions) return beyond_berts(c, kind);
     if (c->no_causal_mask) return "a text tower without a causal mask";
     if (c->text_pool == TEXT_POOL_LAST || c->text_pool == TEXT_POOL_FIRST)
         return "a text read at its last or first token";
@@ -350,15 +398,17 @@ static const char *beyond_clip(const model_config *c)
     return c->text_projection_bias || (c->no_text_projection && !alone) ? "another text projection" : NULL;
 }
 
-cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *s)
+cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const hf_scales *scales, const char *path,
+                                sbuf *s)
 {
     const char *beyond = beyond_clip(c);
     json_out w = { 0 };
     if (beyond && !model_config_is_siglip(c))
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: Hugging Face's CLIPModel does not support %s; write %s as openai or open_clip%s", path,
-                        beyond, c->name, c->family == MODEL_RESNET ? ", or as jku" : "");
-    put_model(&w, c);
+                        "%s: transformers' form of this model does not support %s; write %s as openai or open_clip%s",
+                        path, beyond, c->name, c->family == MODEL_RESNET ? ", or as jku" : "");
+    if (model_config_hf_kind(c) == HF_MCLIP) put_mclip(&w, c);
+    else put_model(&w, c, scales);
     json_out_append(&w, s);
     return CLOOB_OK;
 }

@@ -76,6 +76,25 @@ static cloob_status find_projection(finder *r)
     return model_config_check(r->ctx, c);
 }
 
+/* rinna's CLOOB has its scales in config.json; its preprocessing is torchvision's and not in any file. */
+static cloob_status read_scales(finder *r, const char *path)
+{
+    static const char *const keys[][2] = { { "init_inv_tau", "inv_tau" }, { "scale_hopfield", "scale_hopfield" } };
+    arena a = { 0 };
+    json *root;
+    cloob_status status = json_read_file(r->ctx, &a, path, &root);
+    for (int i = 0; i < 2 && status == CLOOB_OK; i++) {
+        double value = 0;
+        char text[40];
+        status = reader_number(&(config_reader){ r->ctx, path, &r->w->config }, root, keys[i][0], &value);
+        snprintf(text, sizeof text, "%.7g", value);
+        if (status == CLOOB_OK && value > 0) status = weights_set_meta(r->ctx, r->w, keys[i][1], text);
+        if (status == CLOOB_OK && value > 0) status = weights_set_meta(r->ctx, r->w, "method", "cloob");
+    }
+    arena_release(&a);
+    return status;
+}
+
 static cloob_status config_from_neighbour(finder *r, bool *found)
 {
     const char *name = names_is_hf(r->s->names) ? "config.json" : "open_clip_config.json";
@@ -87,8 +106,8 @@ static cloob_status config_from_neighbour(finder *r, bool *found)
     CLOOB_TRY(model_config_load(r->ctx, path, &r->w->config));
     rename_known(&r->w->config);
     CLOOB_TRY(find_projection(r));
-    bool rinna = r->s->names.image == IMAGE_NAMES_HF_VIT; /* its preprocessing is torchvision's and not in any file */
-    return names_is_hf(r->s->names) && !rinna ? read_preprocessor(r) : CLOOB_OK;
+    if (r->s->names.image == IMAGE_NAMES_HF_VIT) return read_scales(r, path);
+    return names_is_hf(r->s->names) ? read_preprocessor(r) : CLOOB_OK;
 }
 
 /* Fails if the config.json next to the weights names an unsupported model type. */

@@ -61,13 +61,19 @@ static cloob_status put_scalar(writer *o, const char *canonical, float number)
     return put_foreign(o, canonical, &t);
 }
 
+/* A positive number of the metadata; 0: absent. */
+static double meta_number(const weights *w, const char *key)
+{
+    const char *text = weights_get_meta(w, key);
+    double v = text ? strtod(text, NULL) : 0;
+    return v > 0 && v < 1e30 ? v : 0;
+}
+
 /* All other programs expect a logit_scale. CLIP's initial value is ln(1 / 0.07). */
 static cloob_status put_logit_scale(writer *o)
 {
-    const char *known = weights_get_meta(o->w, "inv_tau");
-    double inv_tau = known ? strtod(known, NULL) : 1 / 0.07;
-    if (!(inv_tau > 0 && inv_tau < 1e30)) inv_tau = 1 / 0.07;
-    if (!known)
+    double known = meta_number(o->w, "inv_tau"), inv_tau = known > 0 ? known : 1 / 0.07;
+    if (known <= 0)
         ctx_log(o->ctx, CLOOB_LOG_WARN, "the weights have no logit_scale; writing CLIP's initial value, ln(1/0.07)");
     return put_scalar(o, "logit_scale", (float)log(inv_tau));
 }
@@ -109,6 +115,8 @@ static cloob_status gather(writer *o)
     if (!o->entry) return ctx_no_memory(o->ctx, (size_t)o->w->count * sizeof *o->entry, "the list of tensors");
     for (int64_t i = 0; i < o->w->count; i++) CLOOB_TRY(put_row(o, i));
     if (o->w->config.no_image_tower || o->w->config.no_text_tower) return CLOOB_OK; /* a single tower has no logits */
+    if (o->names.image == IMAGE_NAMES_HF_VIT && meta_number(o->w, "scale_hopfield") > 0)
+        return CLOOB_OK; /* rinna's CLOOB has its scales in the configuration */
     if (!weights_find(o->w, "logit_scale")) CLOOB_TRY(put_logit_scale(o));
     text_names n = o->names.text;
     bool wanted = n == TEXT_NAMES_HF_SIGLIP || (o->w->config.has_logit_bias && n != TEXT_NAMES_HF);
@@ -157,11 +165,13 @@ static cloob_status write_tensors_in(writer *o, const char *dir, const char *nam
 static cloob_status write_hf(writer *o, const char *dir)
 {
     sbuf config = { 0 }, pre = { 0 };
-    cloob_status status = model_config_to_hf(o->ctx, &o->w->config, dir, &config);
+    hf_kind kind = model_config_hf_kind(&o->w->config);
+    hf_scales scales = { meta_number(o->w, "inv_tau"), meta_number(o->w, "scale_hopfield") };
+    cloob_status status = model_config_to_hf(o->ctx, &o->w->config, &scales, dir, &config);
     if (status == CLOOB_OK) status = model_config_to_hf_preprocessor(o->ctx, &o->w->config, dir, &pre);
     if (status == CLOOB_OK) status = file_make_dirs(o->ctx, dir);
     if (status == CLOOB_OK) status = file_write_in(o->ctx, dir, "config.json", &config);
-    if (status == CLOOB_OK && !o->w->config.no_image_tower)
+    if (status == CLOOB_OK && !o->w->config.no_image_tower && kind != HF_RINNA)
         status = file_write_in(o->ctx, dir, "preprocessor_config.json", &pre);
     if (status == CLOOB_OK) status = write_tensors_in(o, dir, "model.safetensors");
     sbuf_release(&config);
@@ -209,15 +219,17 @@ static cloob_status write_as(writer *o, const char *path, weight_format format)
  * transformers tower, except ConvNeXt. */
 static weight_names names_for(const model_config *c, bool hf)
 {
-    bool siglip = model_config_is_siglip(c), bert = c->bert.positions > 0, timm = c->timm[0] || c->no_class_token;
-    if (hf)
-        return (weight_names){ siglip ? IMAGE_NAMES_HF_SIGLIP : IMAGE_NAMES_HF, siglip ? TEXT_NAMES_HF_SIGLIP
-                                                                                : bert ? TEXT_NAMES_HF_BERT
-                                                                                       : TEXT_NAMES_HF };
+    static const weight_names of_hf[] = { [HF_CLIP] = { IMAGE_NAMES_HF, TEXT_NAMES_HF },
+                                          [HF_SIGLIP] = { IMAGE_NAMES_HF_SIGLIP, TEXT_NAMES_HF_SIGLIP },
+                                          [HF_BERT] = { IMAGE_NAMES_HF, TEXT_NAMES_HF_BERT },
+                                          [HF_RINNA] = { IMAGE_NAMES_HF_VIT, TEXT_NAMES_HF_BERT },
+                                          [HF_MCLIP] = { IMAGE_NAMES_OPENAI, TEXT_NAMES_MCLIP } };
+    bool timm = c->timm[0] || c->no_class_token;
+    if (hf) return of_hf[model_config_hf_kind(c)];
     return (weight_names){ !timm             ? IMAGE_NAMES_OPENAI
                            : c->image.swiglu ? IMAGE_NAMES_EVA
                                              : IMAGE_NAMES_TIMM,
-                           bert                                  ? TEXT_NAMES_BERT
+                           c->bert.positions                     ? TEXT_NAMES_BERT
                            : timm && c->family != MODEL_CONVNEXT ? TEXT_NAMES_CUSTOM
                                                                  : TEXT_NAMES_OPENAI };
 }

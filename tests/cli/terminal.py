@@ -9,6 +9,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -89,6 +90,34 @@ def refuse(command, folder):
     return []
 
 
+def results(command, folder):
+    """Failures of results that share a line with the progress bar, as the terminal shows them."""
+    process, ours = start(command, folder)
+    text = read(ours, lambda t: False)
+    code = process.wait()
+    os.close(ours)
+    shown = [re.split(r"\r(?=\x1b\[K)|\r(?=[a-z])", line.rstrip("\r"))[-1] for line in text.split("\n")]
+    both = [line for line in shown if re.search("[.#╌━]{5}.*[0-9]%", line) and not line.endswith("%")]
+    return ["%s: exit code %d, the bar is not removed before the results: %r" % (command[1], code, both[:1])] if code or both else []
+
+
+def whole_lines(command, folder):
+    """Failures of a line on stderr that takes several writes: lines of two ranks would mix. Every write is a datagram here."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    code = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs).returncode
+    theirs.close()
+    ours.setblocking(False)
+    parts = []
+    try:
+        while True:
+            parts.append(ours.recv(65536))
+    except BlockingIOError:
+        pass
+    ours.close()
+    torn = [part for part in parts if part.count(b"\n") != 1 or not part.endswith(b"\n")]
+    return ["%s: exit code %d, a line in several writes: %r" % (command[1], code, parts)] if torn or not parts else []
+
+
 def hostile_name(cloob, folder):
     """Names of files with control characters, which would act on the terminal, are shown without them there and unchanged in a pipe."""
     os.makedirs(os.path.join(folder, "names"))
@@ -130,10 +159,17 @@ def main():
         bad += refuse([cloob, "search", "query", "a dog", "--index", "missing-" + "m" * 50], folder)
         bad += refuse([cloob, "info", "missing"], folder)
         bad += hostile_name(cloob, folder)
+        bad += whole_lines([cloob, "search", "query", "a dog", "--index", "missing"], folder)
+        with open(os.path.join(folder, "world", "broken.tsv"), "w") as f:
+            f.write("filepath\ttitle\n" + first + 40 * "missing.png\ta fish\n")
+        image = os.path.join(folder, "world", first.split("\t")[0])
+        bad += results([cloob, "classify", "--labels", "a,b", image, *model], folder)
+        bad += results([cloob, "embed", "--data", "world/broken.tsv", "--out", "e.safetensors", *model], folder)
+        bad += whole_lines([cloob, "train", "--name", "lines", "--max-steps", "2", *train], folder)
+        bad += results([cloob, "train", "--name", "events", "--log-to", "-", "--log-every-n-steps", "1", "--max-steps", "2", *train], folder)
         bad += interrupt("synth", [cloob, "synth", "--out", "large", "--count", "1000000", "--threads", "1"], folder, "synth.*%")
         bad += interrupt("embed", [cloob, "embed", "--data", "world/long.tsv", "--out", "e.safetensors", *model], folder, "embed .*%")
         bad += interrupt("train", [cloob, "train", "--name", "stopped", *train], folder, "train.*%")
-        image = os.path.join(folder, "world", first.split("\t")[0])
         for name in ("fish", "tree"):  # one image under many names
             os.makedirs(os.path.join(folder, "many", name))
             for i in range(10000):

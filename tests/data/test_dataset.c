@@ -284,6 +284,14 @@ static void class_folders(void)
     CHECK(dataset_count(d) == 2 && dataset_class_count(d) == 0);
     check_sample(d, 1, 0, 1, NULL, -1);
     dataset_close(d);
+    CHECK(symlink("..", fixture_path("c/zebra/up")) == 0 && symlink("../..", fixture_path("c/ant/deep/up")) == 0);
+    CHECK_OK(ctx, dataset_open(ctx, fixture_path("c"), &o, &d)); /* links to a folder around them add nothing */
+    CHECK(dataset_count(d) == 4);
+    dataset_close(d);
+    CHECK(symlink("../ant", fixture_path("c/zebra/more")) == 0);
+    CHECK_OK(ctx, dataset_open(ctx, fixture_path("c"), &o, &d)); /* links to other folders are followed */
+    CHECK(dataset_count(d) == 6);
+    dataset_close(d);
     fixture_text("nothing/x/readme.txt", "no images");
     check_fails(fixture_path("nothing"), &o, CLOOB_ERR_FORMAT, "without a sample");
 }

@@ -166,6 +166,26 @@ static float largest_difference(const tensor *a, const tensor *b)
     return worst;
 }
 
+/* rinna's config.json has the scales of the objective; without a beta the model is written as rinna's CLIP. */
+static void check_scales(weights *w, const char *folder)
+{
+    weights back;
+    read_weights(folder, NULL, &back);
+    for (int i = 0; i < 2; i++) {
+        const weights *from = i ? &back : w;
+        CHECK_STR(weights_get_meta(from, "inv_tau"), "30");
+        CHECK_STR(weights_get_meta(from, "scale_hopfield"), "15");
+        CHECK_STR(weights_get_meta(from, "method"), "cloob");
+    }
+    weights_release(&back);
+    CHECK_OK(ctx, weights_set_meta(ctx, w, "scale_hopfield", "0"));
+    CHECK_OK(ctx, interchange_write(ctx, "peers_rinna_clip", FORMAT_HF, w));
+    read_weights("peers_rinna_clip", NULL, &back);
+    CHECK(!weights_get_meta(&back, "scale_hopfield") && weights_find(&back, "logit_scale"));
+    CHECK_STR(weights_get_meta(&back, "inv_tau"), "30");
+    weights_release(&back);
+}
+
 /* To cloob's format, from there to the peer's, and read again: the same tensors. Unfolded layers differ by rounding. */
 static void check_conversion(const char *name)
 {
@@ -174,13 +194,12 @@ static void check_conversion(const char *name)
     weights w, back;
     read_model(name, &w);
     path_of(name, "config.json", path);
-    bool hf = file_exists(path);
-    bool read_only = w.config.mask_queries || strcmp(name, "rinna") == 0 || strcmp(name, "mclip") == 0;
-    int count = read_only ? 1 : 2;
+    bool own_sizes = !file_exists(path), hf = !own_sizes || model_config_hf_kind(&w.config) == HF_MCLIP;
+    int count = w.config.mask_queries ? 1 : 2; /* crowsonkb's CLOOB is read only */
     for (int i = 0; i < count && w.count; i++) {
         snprintf(folder, sizeof folder, "peers_%s%s", name, i ? "" : ".safetensors");
         CHECK_OK(ctx, interchange_write(ctx, folder, i ? formats[1 + hf] : FORMAT_NATIVE, &w));
-        read_weights(folder, i && !hf ? &(interchange_options){ .config = &w.config } : NULL, &back);
+        read_weights(folder, i && own_sizes ? &(interchange_options){ .config = &w.config } : NULL, &back);
         CHECK(back.count >= w.count);
         for (int64_t k = 0; k < w.count; k++) {
             const tensor *t = weights_find(&back, w.entry[k].name);
@@ -191,6 +210,7 @@ static void check_conversion(const char *name)
         }
         weights_release(&back);
     }
+    if (strcmp(name, "rinna") == 0) check_scales(&w, folder);
     if (model_config_is_folded(&w.config))
         CHECK(interchange_write(ctx, "peers_folded", FORMAT_HF, &w) == CLOOB_ERR_UNSUPPORTED);
     weights_release(&w);

@@ -35,6 +35,11 @@ class Library(unittest.TestCase):
         declared = {f"{s}.{f[0]}" for s, t in structs.items() for f in t._fields_}
         self.assertEqual(seen, declared)
 
+    def test_adapters_are_attributes(self) -> None:
+        code = "import cloob; print(cloob.open_clip.get_tokenizer.__name__, hasattr(cloob, 'nothing'))"
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(out, ["get_tokenizer", "False"])
+
     def test_import_needs_numpy_alone(self) -> None:
         code = "import sys, cloob; print('torch' in sys.modules, cloob.__version__)"
         out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -13,7 +13,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from server import Server, World, multipart, png, serve_bytes
 
-SANITIZED = b"__asan_init" in open(sys.argv[1], "rb").read()
+SANITIZED = any(name in open(sys.argv[1], "rb").read() for name in (b"__asan_init", b"__tsan_init"))
 HEAD = b"Host: localhost\r\n"
 
 

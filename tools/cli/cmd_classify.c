@@ -298,6 +298,7 @@ static cloob_status classify_block(cloob_ctx *ctx, cloob_model *m, const cloob_c
         good[left++] = path[i];
     }
     if (status == CLOOB_OK && left) status = cloob_classify(ctx, c, scratch, left, p);
+    progress_end(); /* stdout may be the same terminal */
     for (int64_t i = 0; i < left && status == CLOOB_OK; i++) take_image(ctx, good[i], r, p + i * r->labels->count);
     r->bad += n - left;
     return status;

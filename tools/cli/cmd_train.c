@@ -61,6 +61,7 @@ static void on_log(void *user, const char *line)
         metrics = strdup(at + strlen("\"metrics\": "));
         if (metrics) metrics[strlen(metrics) - 1] = '\0'; /* remove the closing bracket of the event */
     }
+    if (sink == stdout) progress_end(); /* it may be the same terminal */
     if (!sink || (fprintf(sink, "%s\n", line) > 0 && fflush(sink) == 0)) return;
     fprintf(stderr, "warning: --log-to %s: cannot write (%s); logging to it stops\n", log_to, strerror(errno));
     close_sink();
@@ -89,6 +90,7 @@ static int run(const command *self, cloob_ctx *ctx)
     o.size = sizeof o;
     cloob_status status = cloob_train(ctx, &o, &s);
     close_sink();
+    progress_end();
     bool report = status == CLOOB_OK && s.rank == 0; /* only rank 0 reports */
     if (report && common.json) print_json(&s);
     else if (report) printf("%s\n", s.checkpoint);

@@ -322,8 +322,16 @@ static void catch_crashes(void)
     sigaction(SIGABRT, &action, NULL);
 }
 
+/* A line on stderr is written at once, so that the lines of several ranks or commands do not mix. */
+static void write_whole_lines(void)
+{
+    static char buffer[8192];
+    setvbuf(stderr, buffer, _IOLBF, sizeof buffer);
+}
+
 int main(int argc, char **argv)
 {
+    write_whole_lines();
     set_environment();
     catch_crashes();
     signal(SIGINT, on_interrupt);

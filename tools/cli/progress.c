@@ -163,7 +163,7 @@ static void compose(char out[LINE_BYTES], const cloob_progress *p, const shown *
 
 static void erase(void)
 {
-    if (now_shown.visible) fputs("\r\033[K", stderr);
+    if (now_shown.visible) fputs("\r\033[K", stderr), fflush(stderr);
     now_shown.visible = false;
 }
 
@@ -249,7 +249,6 @@ void progress_end(void)
 {
     pthread_mutex_lock(&lock);
     if (how == REDRAWN) erase();
-    fflush(stderr);
     pthread_mutex_unlock(&lock);
 }
 

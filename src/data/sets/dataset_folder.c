@@ -7,12 +7,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/arena.h"
 #include "core/file.h"
 #include "data/sets/dataset_kind.h"
 
-enum { MAX_DEPTH = 16 }; /* of folders: links may form rings */
+enum { MAX_DEPTH = 16 }; /* of folders */
 
 typedef struct class_image {
     const char *name;      /* below the folder, or in the tar */
@@ -72,16 +73,35 @@ static bool entry_is_dir(const char *path, const struct dirent *e)
     return e->d_type != DT_REG && file_is_dir(path); /* links, and file systems without d_type */
 }
 
+/* A folder that is being listed, and the folder that it was found in. */
+typedef struct place {
+    const struct place *outer;
+    struct stat st;
+    int depth;
+} place;
+
+/* False in a folder that contains itself through a link, and in folders that are too deep. */
+static bool enter(DIR *d, const place *outer, place *here)
+{
+    *here = (place){ .outer = outer, .depth = outer ? outer->depth + 1 : 0 };
+    if (fstat(dirfd(d), &here->st) != 0 || here->depth > MAX_DEPTH) return false;
+    for (; outer; outer = outer->outer)
+        if (outer->st.st_ino == here->st.st_ino && outer->st.st_dev == here->st.st_dev) return false;
+    return true;
+}
+
 /* Everything in a folder: images to the set, names of folders to `dirs`, or without it what is in them. */
-static cloob_status list(cloob_ctx *ctx, class_set *s, const char *below, const char *keys, int64_t label, int depth,
-                         name_list *dirs)
+static cloob_status list(cloob_ctx *ctx, class_set *s, const char *below, const char *keys, int64_t label,
+                         const place *outer, name_list *dirs)
 {
     char full[FILE_PATH], inner[FILE_PATH], path[FILE_PATH];
+    place here;
     CLOOB_TRY(file_in(ctx, s->root, below, full));
     DIR *d = opendir(full);
     if (!d) return file_fail(ctx, full, "cannot open");
     cloob_status status = CLOOB_OK;
-    for (struct dirent *e; status == CLOOB_OK && (e = readdir(d));) {
+    bool entered = enter(d, outer, &here);
+    for (struct dirent *e; entered && status == CLOOB_OK && (e = readdir(d));) {
         if (e->d_name[0] == '.') continue;
         status = file_in(ctx, below, e->d_name, inner);
         if (status == CLOOB_OK) status = file_in(ctx, full, e->d_name, path);
@@ -89,7 +109,7 @@ static cloob_status list(cloob_ctx *ctx, class_set *s, const char *below, const 
         if (!entry_is_dir(path, e)) {
             if (name_has_suffix(e->d_name, keys)) status = add_image(ctx, s, arena_string(&s->names, inner), label, -1);
         } else if (dirs) status = name_list_add(ctx, dirs, e->d_name, strlen(e->d_name));
-        else if (depth < MAX_DEPTH) status = list(ctx, s, inner, keys, label, depth + 1, NULL);
+        else status = list(ctx, s, inner, keys, label, &here, NULL);
     }
     closedir(d);
     return status;
@@ -133,14 +153,18 @@ static cloob_status take_texts(cloob_ctx *ctx, class_set *s, dataset_part *p)
 static cloob_status open_folder(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
 {
     name_list *c = &p->classes;
+    place root = { 0 };
     CLOOB_TRY(create(ctx, source, p));
     class_set *s = p->self;
-    CLOOB_TRY(list(ctx, s, "", o->image_key, -1, 0, c));
+    if (stat(s->root, &root.st) != 0) return file_fail(ctx, s->root, "cannot open");
+    CLOOB_TRY(list(ctx, s, "", o->image_key, -1, NULL, c));
     int64_t loose = s->count;
     name_list_sort(c);
-    for (int64_t i = 0; i < c->count; i++) CLOOB_TRY(list(ctx, s, c->name[i], o->image_key, i, 1, NULL));
+    for (int64_t i = 0; i < c->count; i++) CLOOB_TRY(list(ctx, s, c->name[i], o->image_key, i, &root, NULL));
     if (s->count == loose) name_list_release(c); /* folders without images are not classes */
-    else if (loose) { /* with class folders, images outside them do not count */ s->count -= loose;
+    else if (loose) {
+        /* with class folders, images outside them do not count */
+        s->count -= loose;
         memmove(s->image, s->image + loose, (size_t)s->count * sizeof *s->image);
     }
     sort_images(s, p);

@@ -324,13 +324,17 @@ static void put_config(const tokenizer *t, int64_t length, sbuf *out)
 {
     static const char *const classes[] = { "CLIPTokenizer", "SiglipTokenizer" };
     json_out w = { 0 };
-    const char *class_name = t->form == FORM_JSON ? t->class_name : classes[t->form];
+    bool rinna = t->form == FORM_PIECES && t->prefixes;
+    const char *class_name = t->form == FORM_JSON ? t->class_name : rinna ? "T5Tokenizer" : classes[t->form];
     json_begin(&w, NULL, '{');
     if (*class_name) json_put_text(&w, "tokenizer_class", class_name);
     json_put_int(&w, "model_max_length", length);
     if (t->form == FORM_MERGES)
         json_members(&w, J_TEXT("bos_token", "<|startoftext|>"), J_TEXT("eos_token", "<|endoftext|>"),
                      J_TEXT("unk_token", "<|endoftext|>"), J_TEXT("pad_token", t->pad ? "<|endoftext|>" : "!"));
+    else if (rinna)
+        json_members(&w, J_TEXT("cls_token", "[CLS]"), J_TEXT("pad_token", "[PAD]"), J_TEXT("unk_token", "<unk>"),
+                     J_BOOL("do_lower_case", true));
     else if (t->form == FORM_PIECES)
         json_members(&w, J_TEXT("eos_token", "</s>"), J_TEXT("unk_token", "<unk>"), J_TEXT("pad_token", "</s>"),
                      J_BOOL("do_lower_case", true));

@@ -70,7 +70,8 @@ static int64_t even_row_tasks(const layout *l, const gemm_kernel *k, const gemm_
 {
     int64_t best = 0, least = INT64_MAX;
     for (int64_t tasks = threads; tasks <= most && x->M >= ENOUGH_ROWS * tasks; tasks += threads) {
-        int64_t rows = ceil_div(x->M, tasks), load = tasks / threads * (k->even ? rows : ceil_div(rows, k->rows) * k->rows);
+        int64_t rows = ceil_div(x->M, tasks);
+        int64_t load = tasks / threads * (k->even ? rows : ceil_div(rows, k->rows) * k->rows);
         if (tasks >= l->row_tasks && load <= least) best = tasks, least = load;
     }
     return best;

@@ -31,7 +31,7 @@ These are architectures; published weights have [names of their own](../how-to/m
 A Hugging Face folder of one tower (`CLIPVisionModel`, `CLIPTextModel`, both with and without projection, MetaCLIP 2's and SigLIP's
 alike) embeds its side; for the other side the error says that the model has none. rinna's Japanese CLIP and CLOOB (transformers' ViT
 and a RoBERTa) embed images and texts; the folder needs the `spiece.model` of rinna/japanese-roberta-base. M-CLIP's folders (XLM-RoBERTa
-or LaBSE, and a linear layer) are text towers. Both are read, and written as cloob's own files alone.
+or LaBSE, and a linear layer) are text towers. `convert --to hf` writes both.
 
 MobileCLIP's image towers (FastViT, and a ViT with convolutions in front) are folded while they are read: branches, batch norms and
 layer scale become one convolution or matrix each. They can be fine-tuned (`--pretrained`), but not trained from random weights.
