@@ -172,7 +172,7 @@ class Index:
         return int(used.sum())
 
     def _width(self) -> int:
-        """Elements of an entry; 0: there is none yet."""
+        """Elements of an entry; 0: no entry yet."""
         new = next(iter(self._new.values()), None)
         return len(new) if new is not None else int(lib.cloob_search_width(self._handle)) if self._handle else 0
 

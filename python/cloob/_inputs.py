@@ -24,7 +24,7 @@ class SupportsDLPack(Protocol):
 
 
 class PilImage(Protocol):
-    """What the package needs of a PIL image."""
+    """The members of a PIL image that the package uses."""
 
     @property
     def size(self) -> tuple[int, int]: ...
@@ -125,7 +125,7 @@ def describe(value: Any) -> str:
 
 
 def name_input(error: Exception, name: str) -> Exception:
-    """The same error with the input's name in front."""
+    """The same error, prefixed with the input's name."""
     if isinstance(error, (ValueError, TypeError)) and len(error.args) == 1:
         return type(error)(f"{name}: {error}")
     return ArgumentError(f"{name}: {error}")

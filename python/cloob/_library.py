@@ -106,7 +106,7 @@ def _candidates() -> list[str]:
 
 
 def _open() -> tuple[c.CDLL, str]:
-    if "OMP_WAIT_POLICY" not in os.environ:  # as the program does: threads that wait do not keep the cores from others for long
+    if "OMP_WAIT_POLICY" not in os.environ:  # as the program does: waiting threads busy-wait only for a short time
         os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     problem = "not found"
     for path in _candidates():
@@ -128,7 +128,7 @@ def _declare(lib: c.CDLL, path: str) -> None:
 
 lib, _path = _open()
 _declare(lib, _path)
-_done: dict[str, bool] = {}  # what was done once in this process
+_done: dict[str, bool] = {}  # state of this process
 libc_free = c.CDLL(None).free
 libc_free.argtypes, libc_free.restype = [c.c_void_p], None
 
@@ -202,7 +202,7 @@ class Context:
                 raise _KINDS[status](lib.cloob_error(self._handle).decode("utf-8", "replace"))
 
     def after_fork(self) -> None:
-        """In the child: a lock that another thread held would never be released, and its call never ends."""
+        """In the child: replaces a lock that another thread held, because the call of that thread never ends there."""
         if self.lock.acquire(blocking=False):
             self.lock.release()
         else:
@@ -219,7 +219,7 @@ _thread = threading.local()
 
 
 def shared_context() -> Context:
-    """The calling thread's own, for calls without a model."""
+    """The calling thread's context, for calls without a model."""
     context: Optional[Context] = getattr(_thread, "context", None)
     if context is None:
         context = _thread.context = Context()
@@ -227,7 +227,7 @@ def shared_context() -> Context:
 
 
 def per_thread(name: str, make: Any) -> Any:
-    """An object that belongs to the calling thread, made on first use."""
+    """An object of the calling thread, created on first use."""
     if name not in _thread.__dict__:
         _thread.__dict__[name] = make()
     return _thread.__dict__[name]
@@ -258,7 +258,7 @@ def string_array(texts: Sequence[bytes]) -> "c.Array[c.c_char_p]":
 
 
 def integer(value: Any, name: str, low: int, high: int) -> int:
-    """A whole number in the range; ctypes would cut others to their last bits."""
+    """An integer in the range; ctypes would truncate others."""
     n = operator.index(value)
     if isinstance(value, bool) or not low <= n <= high:
         raise ArgumentError(f"{name} {value!r}: expected a whole number from {low} to {high}")

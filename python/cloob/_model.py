@@ -83,7 +83,7 @@ class Model:
                 while self._classifiers:
                     lib.cloob_classifier_destroy(self._classifiers.popitem()[1])
                 if self._pid == os.getpid() or not self._on_gpu():
-                    lib.cloob_model_close(handle)  # of NULL, where another thread was first: nothing
+                    lib.cloob_model_close(handle)  # closing NULL does nothing; another thread may have been first
 
     def __del__(self) -> None:
         self.close()
@@ -252,7 +252,7 @@ class Model:
         return out
 
     def _inputs(self, images: Sequence[Any], ok: Optional[Bools]) -> Images:
-        """An unusable image clears its element of `ok`; without `ok` it is raised."""
+        """An unusable image clears its element of `ok`; without `ok` its error is raised."""
         inputs = Images(len(images))
         for i, image in enumerate(images):
             try:
@@ -320,7 +320,7 @@ class Model:
         return result if ok is None else (result, ok)
 
     def _classifier(self, labels: Sequence[str], templates: Sequence[str]) -> c.c_void_p:
-        """The last few are kept: the text tower runs once for the same labels. The lock is held."""
+        """Caches the last few classifiers, so that the text tower runs once for the same labels. Call with the lock held."""
         if isinstance(labels, str) or isinstance(templates, str):
             raise TypeError("labels and templates: expected lists of texts, got a str")
         key = (tuple(labels), tuple(templates))

@@ -79,7 +79,7 @@ class Objective:
 
 
 class Plan:
-    """One shape on one device, kept between calls. Pointers must be of that device."""
+    """A plan for one shape on one device, cached between calls. Pointers must be of that device."""
 
     def __init__(self, method: str, device: str, shape: c.Structure, inv_tau: float, scale: float) -> None:
         if method not in METHODS:
@@ -109,7 +109,7 @@ _KEPT = 4  # plans per thread: train and validation shapes, with and without gra
 
 
 def plan_for(method: str, device: str, shape: c.Structure, inv_tau: float, scale: float) -> Plan:
-    """The calling thread's plan for this shape, made on first use."""
+    """The calling thread's plan for this shape, created on first use."""
     plans: OrderedDict[tuple[Any, ...], Plan] = per_thread("plans", OrderedDict)
     key = (method, device, shape.n, shape.d, shape.nu, shape.nv, shape.dtype, shape.gradients)
     if key not in plans:
@@ -129,7 +129,7 @@ def scale_gradients(method: str, r: c.Structure, inv_tau: float) -> tuple[float,
 
 
 def learned_scale_gradients(method: str, r: c.Structure, inv_tau: float) -> tuple[float, float]:
-    """The same of what training follows: for InfoNCE the sum of both terms."""
+    """The same for the quantity that training minimises: for InfoNCE the sum of both terms."""
     return (r.dsum_dinv_tau, r.dsum_dscale) if method in INFONCE else scale_gradients(method, r, inv_tau)
 
 

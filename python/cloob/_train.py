@@ -117,7 +117,7 @@ class _Callbacks:
         value, dx, dy = made
         call.loss = float(value)
         for name, given, to in (("dx", dx, call.dx), ("dy", dy, call.dy)):
-            if to is None:  # validation needs the loss alone
+            if to is None:  # validation needs only the loss
                 continue
             g = np.asarray(given)
             if g.shape != shape:

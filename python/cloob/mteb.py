@@ -75,7 +75,7 @@ class Encoder:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What mteb writes into its results."""
+        """The metadata that mteb writes into its results."""
         if self._meta is None:
             from mteb.models.model_meta import ModelMeta, ScoringFunction
 

@@ -49,7 +49,7 @@ def _run(sets: dict[str, torch.Tensor], method: str, inv_tau: float, scale: floa
 
 
 class _Once(torch.autograd.Function):
-    """Hands gradients on and ties them to the inputs that they depend on, so that differentiating them again is an error.
+    """Passes gradients on and ties them to the inputs that they depend on, so that differentiating them again is an error.
 
     PyTorch's once_differentiable raises only where the incoming gradient wants a gradient; a penalty on the gradient of the
     loss would otherwise get a derivative that lacks the objective's own part.

@@ -28,6 +28,12 @@ static inline int order_double(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Of pointers to strings. */
+static inline int order_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 /* False when the result does not fit; *out is then undefined. */
 static inline bool checked_add(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
 static inline bool checked_mul(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }

@@ -1,4 +1,4 @@
-/* The inside of a context, and how errors and log lines travel.
+/* Internals of a context: errors, log lines and progress.
  *
  *     if (n < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch of %d: a leave-one-out loss needs two", n);
  *     CLOOB_TRY(file_read(ctx, path, &bytes));
@@ -11,8 +11,7 @@
 
 enum { CTX_ERROR_BYTES = 2048 };
 
-/* Which kernels a GPU runs, where there are several for one op. By default timing chooses between them; tests and
- * measurements ask for one. */
+/* The kernels that a GPU runs where an op has several. By default timing selects one; tests and measurements choose. */
 typedef enum fused_gemm_choice {
     FUSED_GEMM_AUTO,
     FUSED_GEMM_NEVER,
@@ -59,7 +58,7 @@ cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...) _
 /* "out of memory: N bytes for WHAT" */
 cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what);
 
-/* Puts "PREFIX: " before the text of the failure that is being passed on. Returns s. */
+/* Puts "PREFIX: " before the text of a failure that is passed on. Returns s. */
 cloob_status ctx_wrap(cloob_ctx *ctx, cloob_status s, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 void ctx_log(cloob_ctx *ctx, cloob_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -14,14 +14,14 @@
 #include "core/ctx.h"
 #include "core/sbuf.h"
 
-#define FILE_TEXT_LIMIT ((size_t)1 << 30) /* more than any configuration or caption file read whole */
+#define FILE_TEXT_LIMIT ((size_t)1 << 30) /* above the size of any configuration or caption file */
 
 typedef struct file_bytes {
     char *data; /* zero-terminated, the terminator not counted */
     size_t size;
 } file_bytes;
 
-/* "PATH: WHAT: " and the system's reason, which errno has. Returns CLOOB_ERR_IO. */
+/* Fails with CLOOB_ERR_IO and "PATH: WHAT: REASON", the system's reason for errno. */
 cloob_status file_fail(cloob_ctx *ctx, const char *path, const char *what);
 
 /* Opens a regular file, a character device or a pipe for reading. A pipe without a writer is refused after ten seconds;
@@ -40,7 +40,7 @@ cloob_status file_read_beginning(cloob_ctx *ctx, const char *path, void *data, s
 ssize_t file_read_at(int fd, void *out, size_t n, int64_t at);
 bool file_write_at(int fd, const void *data, size_t n, int64_t at);
 
-/* A file's time in nanoseconds since 1970. What int64_t cannot hold (before 1677, after 2262) becomes its limit. */
+/* A file's time in nanoseconds since 1970, clamped to the range of int64_t (years 1677 to 2262). */
 int64_t time_ns(struct timespec t);
 
 /* A read-only mapping of a whole regular file; an empty file maps to size 0. Where the context has copy_files, a copy
@@ -63,12 +63,12 @@ typedef struct file_writer {
     char *path;    /* the target, with links followed */
     char *partial; /* the file that is being written */
     bool nameless; /* it has no name yet */
-    bool direct; /* there is none: the target is a device or a pipe, which cannot be replaced, read back or seeked in */
+    bool direct;   /* the target is a device or a pipe: no partial file, no seeking */
 } file_writer;
 
 /* Written atomically. If the system can, the file has no name until commit, so that a killed process leaves no file. */
 cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w);
-/* As begin on systems that cannot: with a partial file next to the target. */
+/* As begin on systems without nameless files: writes a partial file next to the target. */
 cloob_status file_writer_begin_named(cloob_ctx *ctx, const char *path, file_writer *w);
 cloob_status file_writer_commit(cloob_ctx *ctx, file_writer *w);
 void file_writer_abort(file_writer *w);
@@ -95,7 +95,7 @@ char *file_join(const char *dir, const char *name);
 /* The same in a buffer; fails where it does not fit, as opening the file would. */
 enum { FILE_PATH = 4096 };
 cloob_status file_in(cloob_ctx *ctx, const char *dir, const char *name, char path[FILE_PATH]);
-/* What follows the last slash: "c.jpg" of "a/b/c.jpg". */
+/* The part of a path after the last slash: "c.jpg" of "a/b/c.jpg". */
 const char *file_base(const char *path);
 /* The folder part of a path in a new string, "." when it has none. NULL when out of memory. */
 char *file_folder(const char *path);

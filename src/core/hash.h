@@ -35,7 +35,7 @@ typedef struct hash_map {
     uint64_t mask, used;
 } hash_map;
 
-bool hash_map_reserve(hash_map *m, uint64_t keys); /* space for so many; false: out of memory */
+bool hash_map_reserve(hash_map *m, uint64_t keys); /* reserves space for this many; false: out of memory */
 /* The key's value, valid until the next call; -1 for a new key, to be set by the caller. */
 int64_t *hash_map_put(hash_map *m, uint64_t key);
 void hash_map_release(hash_map *m);

@@ -11,7 +11,7 @@
 /* The largest useful number of CPU threads: four per core, at least 64. */
 int limits_max_threads(void);
 
-/* How many of `wanted` threads, the caller among them, can run at the same time; found by starting them. At least 1. */
+/* How many of `wanted` threads, including the caller, can run at the same time: starts them to find out. At least 1. */
 int limits_threads_possible(int wanted);
 
 /* Whether ulimit -v or -d limits the memory of the process. */
@@ -22,8 +22,8 @@ size_t limits_memory_left(void);
 
 /* The largest resident size of this process, for benchmarks and tests of memory. */
 
-/* Bytes, since the process began or since peak_reset. Not getrusage's: that one starts with the size of the process
- * that started this one. 0 when the system does not report it. */
+/* Peak bytes since the start of the process or peak_reset. Unlike getrusage's, not inherited from the parent process. 0
+ * if the system does not report it. */
 int64_t peak_bytes(void);
 
 /* Restarts the measurement. When the system does not support it, peak_bytes still counts from the start. */

@@ -249,7 +249,7 @@ cloob_status options_unset(cloob_ctx *ctx, const char *name, const char *bytes, 
     for (size_t i = 0; i < count; i++)
         if (bytes[i])
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                            "%s: a member is set that this library (%s) does not know; update the library", name,
+                            "%s: a member is set that this library (%s) does not support; update the library", name,
                             cloob_version());
     return CLOOB_OK;
 }

@@ -38,7 +38,7 @@ typedef struct option_desc {
     const char *fallback; /* the default; NULL: 0, false, none */
     const char *range;    /* of numbers, "[1,)", "(0,1]"; NULL: any */
     const char *values;   /* a word for the value, "N", "FILE"; "a|b|c" in lower case lists all that are accepted */
-    bool learns;          /* changes which weights come out of a training run */
+    bool learns;          /* whether the value affects the trained weights */
     const char *group;    /* heading in the help */
     const char *help;     /* one sentence, lower case, no full stop */
 } option_desc;
@@ -75,7 +75,7 @@ void option_rule(const option_desc *o, char *out, size_t size);
 bool option_has_choices(const option_desc *o);
 bool option_is_choice(const option_desc *o, const char *word); /* o has choices */
 
-/* A row of a .def as an element of a table; `base` is nothing, or the member that holds the struct, with its dot. */
+/* A row of a .def as an element of a table; `base`: empty, or the member that contains the struct, with its dot. */
 #define OPTION_ROW(owner, base, type, field, name, alias, fallback, range, values, learns, help)                       \
     {                                                                                                                  \
         name,     #field, alias,  OPTION_##type,       offsetof(owner, base field),                                    \
@@ -83,7 +83,7 @@ bool option_is_choice(const option_desc *o, const char *word); /* o has choices 
         help,                                                                                                          \
     },
 
-/* A table as a function of the public interface gives it, and the defaults out of it. */
+/* Returns a table from a function of the public interface; sets the defaults of a table. */
 #define OPTION_TABLE(table, count) option_table(table, sizeof(table) / sizeof *(table), count)
 #define OPTION_DEFAULTS(table, o)  option_defaults(table, sizeof(table) / sizeof *(table), o)
 

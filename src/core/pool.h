@@ -20,8 +20,8 @@ void pool_for(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg);
  * and their assignment to threads is not deterministic. */
 void pool_share(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg);
 
-/* pool_for for work that can fail: every range has a context of its own. Returns the failure of the first range that
- * failed, with its text in ctx. */
+/* pool_for for work that can fail: every range has its own context. Returns the failure of the first range that failed,
+ * with its text in ctx. */
 typedef cloob_status pool_try_fn(cloob_ctx *ctx, void *arg, int64_t begin, int64_t end, int thread);
 cloob_status pool_try(cloob_ctx *ctx, int64_t n, int64_t grain, pool_try_fn *fn, void *arg);
 
@@ -29,10 +29,10 @@ cloob_status pool_try(cloob_ctx *ctx, int64_t n, int64_t grain, pool_try_fn *fn,
  * for them forever: the forking thread ends its threads before the fork, and parent and child start new ones. */
 void pool_survive_forks(void);
 
-/* How many ranges pool_for would make: the size of a per-thread array. */
+/* The number of ranges that pool_for makes: the size of a per-thread array. */
 int pool_ranges(const cloob_ctx *ctx, int64_t n, int64_t grain);
 
-/* The number of threads of OpenMP loops inside libraries that the calling thread calls: the context's. */
+/* Sets the number of threads of OpenMP loops in libraries that the calling thread uses to the context's. */
 void pool_use_threads(const cloob_ctx *ctx);
 
 #endif

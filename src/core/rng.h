@@ -28,7 +28,7 @@ uint64_t rng_below(uint64_t key, uint64_t i, uint64_t bound); /* [0, bound), bou
  * index appears exactly once as position runs over [0, n). */
 uint64_t rng_permute(uint64_t key, uint64_t position, uint64_t n);
 
-/* The mixing step itself (splitmix64), exposed because test values are defined by it. */
+/* The mixing step (splitmix64); public because test values are defined by it. */
 uint64_t rng_splitmix64(uint64_t x);
 
 #endif

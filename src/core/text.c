@@ -3,6 +3,15 @@
 
 #include <stdlib.h>
 
+bool text_has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    if (!n || strchr(word, ' ')) return false;
+    for (const char *at = list; at && *at; at += strcspn(at, " "), at += strspn(at, " "))
+        if (strncmp(at, word, n) == 0 && (at[n] == ' ' || !at[n])) return true;
+    return false;
+}
+
 bool text_line(const char **at, const char *end, const char **line, size_t *bytes)
 {
     if (*at >= end) return false;

@@ -16,6 +16,9 @@ static inline bool text_ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* Whether `word` is one of the words of `list`, which are separated by spaces; list may be NULL. */
+bool text_has_word(const char *list, const char *word);
+
 /* The next line of [*at, end) without its line end (LF or CR LF); advances *at past it. False: no more lines. */
 bool text_line(const char **at, const char *end, const char **line, size_t *bytes);
 

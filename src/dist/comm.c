@@ -134,8 +134,8 @@ cloob_status comm_name_stuck(cloob_ctx *ctx, comm *base)
     base->timeout = timeout, base->lost = true;
     if (status != CLOOB_OK) return status;
     return ctx_fail(ctx, CLOOB_ERR_PEER,
-                    "rank %d of %d: an exchange between GPUs failed or did not end in %g s, though every rank answers; "
-                    "`collective_timeout` sets how long ranks wait",
+                    "rank %d of %d: an exchange between GPUs failed or did not end in %g s, although every rank "
+                    "responds; `collective_timeout` sets how long ranks wait",
                     base->rank, base->size, timeout);
 }
 
@@ -155,7 +155,7 @@ cloob_status comm_agree(cloob_ctx *ctx, comm *c, cloob_status mine)
 {
     comm *host = host_side(c);
     if (alone(host)) return mine;
-    /* The lowest failing rank as a minimum made of sums: every rank adds into its own cell. */
+    /* The lowest failing rank, from sums: every rank adds to its own cell. */
     double *failed = calloc((size_t)host->size, sizeof *failed);
     if (!failed) return mine != CLOOB_OK ? mine : ctx_no_memory(ctx, (size_t)host->size * 8, "an agreement");
     failed[host->rank] = mine != CLOOB_OK;
@@ -165,7 +165,7 @@ cloob_status comm_agree(cloob_ctx *ctx, comm *c, cloob_status mine)
     free(failed);
     if (mine != CLOOB_OK) return mine;
     if (status != CLOOB_OK || first == host->size) return status;
-    return ctx_fail(ctx, CLOOB_ERR_PEER, "rank %d of %d failed; its own message says why", first, host->size);
+    return ctx_fail(ctx, CLOOB_ERR_PEER, "rank %d of %d failed; see its own message", first, host->size);
 }
 
 void comm_abort(cloob_ctx *ctx, comm *c, const char *text)
@@ -215,7 +215,7 @@ cloob_status comm_env_read(cloob_ctx *ctx, comm_env *env)
         if (!applies(l)) continue;
         *env = (comm_env){ l->name, env_number(l->rank), env_number(l->size), env_number(l->local_rank) };
         if (env->rank < 0 || env->size < 1 || env->rank >= env->size)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s=%s, %s=%s: not a rank among a number of ranks", l->rank,
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s=%s, %s=%s: not a valid rank and number of ranks", l->rank,
                             getenv(l->rank), l->size, getenv(l->size));
         if (env->local_rank < 0) env->local_rank = 0;
         return CLOOB_OK;

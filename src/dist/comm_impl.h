@@ -24,7 +24,7 @@ struct comm {
     bool lost;      /* a rank did not answer in that time */
     bool stuck;     /* an exchange in GPU memory was stopped by its deadline; read and written atomically */
     comm *base;     /* NCCL: the host communicator of the same ranks; not owned */
-    void *stream;   /* NCCL: what data calls belong to */
+    void *stream;   /* NCCL: the stream of data calls */
     void *state;    /* of the ops */
 };
 
@@ -34,7 +34,7 @@ struct comm {
 typedef cloob_status comm_mpi_open_fn(cloob_ctx *ctx, const char *version, const comm_env *env, comm *c);
 __attribute__((visibility("default"))) comm_mpi_open_fn cloob_mpi_open;
 
-/* ---- the deadline of exchanges that are queued (watch.c) --------------------------------------------- */
+/* ---- the deadline of queued exchanges (watch.c) --------------------------------------------- */
 
 typedef struct comm_watch comm_watch;
 typedef enum comm_progress { COMM_RUNS, COMM_ENDED, COMM_FAILED } comm_progress;

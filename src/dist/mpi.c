@@ -85,11 +85,10 @@ static cloob_status check_silent(cloob_ctx *ctx, comm *c, const char *what)
         if (!s->heard[r]) sbuf_printf(&names, "%s%d", names.len ? ", " : "", r);
     if (!names.len) return CLOOB_OK;
     c->lost = true;
-    ctx_fail(
-        ctx, CLOOB_ERR_PEER,
-        "rank %s of %d gave no sign of life while the others waited %g s in a %s: stopped, hanging, or without its "
-        "network; `collective_timeout` sets how long they wait",
-        names.data, c->size, c->timeout, what);
+    ctx_fail(ctx, CLOOB_ERR_PEER,
+             "rank %s of %d did not respond while the others waited %g s in a %s: it is stopped, hangs or has no "
+             "network; `collective_timeout` sets how long they wait",
+             names.data, c->size, c->timeout, what);
     sbuf_release(&names);
     return CLOOB_ERR_PEER;
 }
@@ -266,7 +265,8 @@ cloob_status cloob_mpi_open(cloob_ctx *ctx, const char *version, const comm_env 
 {
     if (strcmp(version, CLOOB_VERSION) != 0)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "libcloob-mpi.so is of cloob %s, not %s: install one version of both", CLOOB_VERSION, version);
+                        "libcloob-mpi.so belongs to cloob %s, not %s; install the same version of both", CLOOB_VERSION,
+                        version);
     mpi_state *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a communicator");
     cloob_status status = start(ctx);
@@ -288,7 +288,7 @@ cloob_status cloob_mpi_open(cloob_ctx *ctx, const char *version, const comm_env 
     c->state = s;
     c->ops = &ops;
     if (c->size == env->size) return CLOOB_OK;
-    status = ctx_fail(ctx, CLOOB_ERR_PEER, "%s says %d ranks, MPI says %d: launcher and MPI library do not match",
+    status = ctx_fail(ctx, CLOOB_ERR_PEER, "%s reports %d ranks, MPI %d: launcher and MPI library do not match",
                       env->launcher, env->size, c->size);
     destroy(c);
     c->ops = NULL;

@@ -34,7 +34,7 @@ SHARED_LISTED(library)
 typedef struct nccl_state {
     ncclComm_t comm;
     cudaStream_t stream; /* of everything here; high priority, so that buckets overtake the backward pass */
-    cudaEvent_t mark;    /* a waiting stream notes where it stood when asked, so one serves all */
+    cudaEvent_t mark;    /* a wait captures the event's current state, so one event is enough */
     cudaEvent_t last;    /* the end of the last exchange begun */
     int device;
     comm_watch *watch; /* NULL: one rank */

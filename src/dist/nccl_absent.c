@@ -4,5 +4,6 @@
 cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c)
 {
     (void)c;
-    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "this build has no NCCL: many GPUs need CUDA and nccl.h");
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                    "this build has no NCCL; several GPUs need a build with CUDA and nccl.h");
 }

@@ -64,7 +64,7 @@ cloob_status comm_watch_start(cloob_ctx *ctx, comm *base, comm_progress (*look)(
     }
     pthread_cond_destroy(&w->changed), pthread_mutex_destroy(&w->lock);
     free(w);
-    return ctx_fail(ctx, CLOOB_ERR_MEMORY, "no thread for the deadline of exchanges");
+    return ctx_fail(ctx, CLOOB_ERR_MEMORY, "cannot start the thread that watches the deadline of exchanges");
 }
 
 cloob_status comm_watch_enter(cloob_ctx *ctx, comm_watch *w)

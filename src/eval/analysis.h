@@ -24,7 +24,7 @@ cloob_status uniformity_run(cloob_ctx *ctx, coverage *out, const unit_rows *x);
  * row, in inner products, is at least 2 / (beta N) + ln(2 (N - 1) N beta) / beta (well separated, for unit rows). */
 
 typedef struct separation {
-    double needed;         /* that bound; above 2 no row can reach it */
+    double needed;         /* the bound; no row can reach a bound above 2 */
     int64_t rows;          /* that reach it */
     double smallest, mean; /* of 1 - max_{j != i} x_i.x_j */
 } separation;

@@ -136,7 +136,7 @@ static cloob_status move_labels(cloob_ctx *ctx, const cloob_split *s, const int6
     if (!y) return ctx_no_memory(ctx, (size_t)s->x.rows * sizeof *y, "labels");
     for (int64_t i = 0; i < s->x.rows; i++) {
         if (s->y[i] >= s->classes)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: row %lld has the label %lld, and %lld classes have names",
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: row %lld has label %lld, but only %lld classes have names",
                             s->x.name, (long long)i, (long long)s->y[i], (long long)s->classes);
         y[i] = place[s->y[i]];
     }

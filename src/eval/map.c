@@ -292,7 +292,7 @@ cloob_status map_make(cloob_ctx *ctx, float *xy, const cloob_matrix *m, const ma
     tensor t = TENSOR(m->dtype, (void *)(uintptr_t)m->data, m->rows, m->columns);
     CLOOB_TRY(rows_of(ctx, &r, &t, m->name ? m->name : "matrix"));
     if (r.N > INT32_MAX)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %lld rows; a map takes at most %d", r.name, (long long)r.N,
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %lld rows; the limit of a map is %d", r.name, (long long)r.N,
                         INT32_MAX);
     CLOOB_TRY(unit_rows_init(ctx, &x, &r));
     int64_t k = min64(NEIGHBORS, r.N - 1);

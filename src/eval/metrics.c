@@ -25,7 +25,7 @@ cloob_status labels_read(cloob_ctx *ctx, int64_t *out, const tensor *t, int64_t 
             return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has type %s, needs integers", name, dtype_name(t->dtype));
         for (int64_t i = 0; i < n; i++) {
             if (!(block[i] >= 0 && block[i] < 9e15) || block[i] != floor(block[i]))
-                return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: row %lld holds %g; labels are whole numbers from 0 on",
+                return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: row %lld is %g; labels must be integers of at least 0",
                                 name, (long long)(at + i), block[i]);
             out[at + i] = (int64_t)block[i];
         }
@@ -229,7 +229,7 @@ cloob_status knn_predict(cloob_ctx *ctx, const rows *train, const int64_t *label
 {
     unit_rows a, b;
     if (k < 1 || k > KNN_MAX)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld neighbours: 1 to %d are possible", (long long)k, KNN_MAX);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld neighbours: must be from 1 to %d", (long long)k, KNN_MAX);
     if (train->D != test->D)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s has rows of %lld, %s of %lld", train->name, (long long)train->D,
                         test->name, (long long)test->D);

@@ -32,7 +32,7 @@ int64_t label_set_find(const label_set *s, int64_t label); /* position, or -1 */
 typedef struct accuracy_counts {
     int64_t C;
     int64_t N;                    /* answers counted, unknown labels included */
-    int64_t unknown;              /* rows of classes that the classifier does not know: always wrong */
+    int64_t unknown;              /* rows of classes that the classifier was not trained on: always wrong */
     int64_t *total, *hit1, *hit5; /* (C) */
     int64_t *confusion;           /* (C, C) true x answered, or NULL */
 } accuracy_counts;

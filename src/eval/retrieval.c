@@ -275,8 +275,8 @@ static cloob_status check_owners(cloob_ctx *ctx, const unit_rows *image, const u
                         text->src.name, (long long)text->src.D);
     for (int64_t j = 0; j < text->src.N; j++)
         if (owner[j] < 0 || owner[j] >= image->src.N)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "text %lld belongs to image %lld; there are images 0 to %lld",
-                            (long long)j, (long long)owner[j], (long long)image->src.N - 1);
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "text %lld refers to image %lld; images are 0 to %lld", (long long)j,
+                            (long long)owner[j], (long long)image->src.N - 1);
     return CLOOB_OK;
 }
 

@@ -222,7 +222,7 @@ static void walk_block(const walk *w, int64_t i0, float *scratch, int thread)
     if (w->v->rows_done) w->v->rows_done(w->v->arg, i0, ni, thread);
 }
 
-/* Blocks are taken from both ends in turn: above the diagonal early rows are long and late ones short. */
+/* Blocks are taken alternately from both ends: above the diagonal early rows are long and late rows short. */
 static void walk_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const walk *w = arg;

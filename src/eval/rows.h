@@ -58,10 +58,9 @@ void unit_rows_read(const unit_rows *u, int64_t begin, int64_t n, float *out);
 
 /* All similarities of two sets of unit rows, one tile at a time: never the whole matrix.
  *
- * Threads own blocks of rows: each walks all columns of its block, so what belongs to a row needs no lock,
- * and `rows_done` is called by the same thread when the block has seen every column. What belongs to a column
- * is shared between threads. In which order tiles come depends on the sizes and the number of threads only.
- */
+ * Threads own blocks of rows: each walks all columns of its block, so what belongs to a row needs no lock, and
+ * `rows_done` is called by the same thread when the block has seen every column. What belongs to a column is shared
+ * between threads. The order of tiles depends only on the sizes and the number of threads. */
 
 enum { TILE_ROWS = 512, TILE_COLUMNS = 512 }; /* 1 MiB of similarities per thread: stays in the second cache */
 

@@ -11,8 +11,8 @@ cloob_status zeroshot_init(cloob_ctx *ctx, zeroshot *z, int64_t C, int64_t D, bo
 {
     memset(z, 0, sizeof *z);
     if (C < 2)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "zero-shot classification among %lld classes says nothing; give two or more", (long long)C);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "zero-shot classification needs at least two classes, not %lld",
+                        (long long)C);
     z->C = z->answers = C, z->D = D;
     CLOOB_TRY(accuracy_init(ctx, &z->count, C, with_confusion));
     z->weight = calloc((size_t)(C * D), sizeof *z->weight);
@@ -68,7 +68,7 @@ static cloob_status check_batch(cloob_ctx *ctx, const zeroshot *z, const float *
         long long row = (long long)(first + i);
         double size = length(image + i * z->D, z->D);
         if (label[i] < 0 || label[i] >= z->answers)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "image %lld has label %lld; there are classes 0 to %lld", row,
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "image %lld has label %lld; classes are 0 to %lld", row,
                             (long long)label[i], (long long)z->answers - 1);
         if (!isfinite(size) || size == 0)
             return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld: its embedding is zero or not finite", row);
@@ -80,8 +80,7 @@ cloob_status zeroshot_group(cloob_ctx *ctx, zeroshot *z, const int64_t *group, i
 {
     bool confusion = z->count.confusion != NULL;
     if (answers < 2)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "zero-shot classification among %lld classes says nothing; give two or more",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "zero-shot classification needs at least two classes, not %lld",
                         (long long)answers);
     z->group = malloc((size_t)z->C * sizeof *z->group);
     if (!z->group) return ctx_no_memory(ctx, (size_t)z->C * sizeof *z->group, "classes");

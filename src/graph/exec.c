@@ -212,7 +212,7 @@ static cloob_status prepare_calls(exec *e)
     return CLOOB_OK;
 }
 
-/* Without asking kernels: a group is one call, whose scratch is at most that of one of its ops. */
+/* An estimate without kernels: a group is one call, whose scratch is at most the largest scratch of its ops. */
 static void bound_calls(exec *e)
 {
     for (int i = 0, to; i < e->ops; i = to) {

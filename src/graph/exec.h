@@ -20,7 +20,7 @@ typedef struct exec_bindings {
     const tensor *master; /* F32 */
     const tensor *grad;   /* F32; NULL for a graph without backward pass */
     bool frozen_weights;  /* inference: weights do not change between runs */
-    weight_cache *cache;  /* frozen: what executors of the same weights share; outlives them. NULL: nothing is shared */
+    weight_cache *cache;  /* frozen: data shared by executors of the same weights; outlives them; may be NULL */
     bool int8, int8_fast; /* frozen matrices in 8 bits (op_env) */
     bool invariant;       /* a row has the same bytes in any batch (op_env) */
     void *stream;         /* NULL: the device's own */
@@ -36,16 +36,16 @@ typedef struct exec_memory {
     size_t arena_bytes, lower_bound_bytes, input_bytes;
 } exec_memory;
 
-/* Fills it for a graph on a device. On a host this is what exec_create will take, to the byte. On a GPU scratch is a
- * bound (op_scratch_bound): nothing is timed or allocated, so the result may exceed the memory in use by the scratch of
- * one op. */
+/* Fills it for a graph on a device. On a host this equals the memory of exec_create. On a GPU scratch is a bound
+ * (op_scratch_bound): nothing is timed or allocated, so the result may exceed the memory in use by the scratch of one
+ * op. */
 cloob_status exec_measure(cloob_ctx *ctx, const graph *g, device *dev, exec_memory *out);
 
 /* The graph is read during creation only. */
 cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out);
 /* The same for `count` graphs with the same inputs that never run concurrently: they share their inputs and one arena,
- * as large as the largest of them needs. exec_memory_of(out[0]) is that of them all; out[0] owns it and is destroyed
- * last. */
+ * as large as the largest of them needs. exec_memory_of(out[0]) reports the shared memory; out[0] owns it and is
+ * destroyed last. */
 cloob_status exec_create_family(cloob_ctx *ctx, const graph *g, int count, device *dev, const exec_bindings *b,
                                 exec **out);
 void exec_destroy(exec *e);
@@ -59,8 +59,8 @@ cloob_status exec_recompute_forward(exec *e);
 const tensor *exec_tensor(const exec *e, const char *name);
 exec_memory exec_memory_of(const exec *e);
 
-/* From now on only a part of the batch counts: of tensors whose first dimension is part[i].of, the first part[i].live.
- * Kernels may leave the rest as it is; the first part is that of sequences. */
+/* Limits later runs to a part of the batch: of tensors whose first dimension is part[i].of, the first part[i].live
+ * rows. Kernels need not write the rest. The first part counts sequences. */
 void exec_set_part(exec *e, op_live sequences, op_live rows);
 
 /* The context that failures are written to may change between runs (one thread at a time). */

@@ -7,9 +7,9 @@
  *     graph_init(ctx, &g);
  *     value_id x = graph_input(&g, TENSOR(CLOOB_U8, NULL, B, 224, 224, 3), "images");
  *     value_id y = graph_op(&g, OP_CONV2D, (op_attr){ .stride = 2, .pad = 1 }, 2, (value_id[]){ x, w });
- *     CLOOB_TRY(graph_status(&g));         the first mistake made while building
+ *     CLOOB_TRY(graph_status(&g));         the first error while building
  *
- * Building functions never fail on the spot: after an error they do nothing, and graph_status returns it. */
+ * Building functions return no status: after an error they do nothing, and graph_status returns it. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -31,7 +31,7 @@ typedef struct value {
     value_kind kind;
     int param;        /* which parameter, for the last three kinds */
     int64_t offset;   /* first element inside it */
-    bool trainable;   /* a parameter that wants a gradient */
+    bool trainable;   /* a parameter with a gradient */
     bool keep;        /* alive until the end: an output */
     const char *name; /* inputs and outputs */
 } value;
@@ -94,7 +94,7 @@ typedef struct graph_grad_options {
  * trainable parameter. Folds the sums of gradients into the ops that read them. */
 void graph_differentiate(graph *g, value_id output, const graph_grad_options *o);
 
-/* Last of all, for a backend with kernels for groups: groups of a GEMM and the passes over its result or its left
+/* The last pass, for backends with kernels for groups: groups of a GEMM and the passes over its result or its left
  * factor, bias gradients summed by the op that writes dy, and 8-bit copies written by the op that writes the factor
  * (fuse_gemm.c). */
 void graph_fuse_gemm(graph *g);
@@ -105,7 +105,7 @@ value_id graph_value(graph *g, tensor t, value_kind kind);
 node *graph_node(graph *g, op_id op, op_attr attr); /* appended, all operands absent; NULL after a failure */
 int graph_uses(const graph *g, value_id v);         /* how many operands read it */
 int graph_producer(const graph *g, value_id v);     /* index of the node that writes it, or -1 */
-void graph_remove_dead(graph *g, int from);         /* drops nodes from index `from` on whose results nothing reads */
+void graph_remove_dead(graph *g, int from);         /* removes nodes from index `from` whose results are not read */
 cloob_status graph_shape(graph *g, node *n);        /* runs the shape rule, makes the missing output values */
 void graph_move(graph *g, int from, int to);        /* node `from` ends at index `to`, those between shift by one */
 
@@ -121,7 +121,7 @@ typedef struct plan_item {
 /* Places items; returns the size of the arena. Offsets are multiples of 256. Deterministic. */
 cloob_status plan_offsets(cloob_ctx *ctx, plan_item *item, int count, size_t *arena_bytes);
 
-/* The least any plan could need: the most bytes alive at one node. */
+/* A lower bound of any plan: the most bytes alive at one node. */
 size_t plan_lower_bound(const plan_item *item, int count, int nodes);
 
 #endif

@@ -51,7 +51,7 @@ static cloob_status check_tokenizers(cloob_ctx *ctx, const weights *w, int64_t m
         const char *other = weights_get_meta(&w[m], "tokenizer");
         if (other && strcmp(first, other) != 0)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                            "%s: its tokenizer is not the one of %s; their token embeddings cannot be averaged",
+                            "%s: its tokenizer differs from the tokenizer of %s; token embeddings cannot be averaged",
                             path[m], path[0]);
     }
     return CLOOB_OK;
@@ -79,7 +79,7 @@ cloob_status average_weights(cloob_ctx *ctx, const char *const *path, int64_t mo
     int64_t read = 0;
     cloob_status status = CLOOB_OK;
     if (models < 2 || models > AVERAGE_MODELS)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an average takes 2 to %d models, not %lld", AVERAGE_MODELS,
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an average needs 2 to %d models, not %lld", AVERAGE_MODELS,
                         (long long)models);
     if (alpha < 0) alpha = (double)(models - 1) / (double)models;
     if (!(alpha <= 1)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`alpha` must be between 0 and 1");

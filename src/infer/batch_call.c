@@ -58,8 +58,8 @@ static cloob_status refuse_long(cloob_ctx *ctx, const batcher *b, const batch_in
     free(ids);
     if (count + 2 <= T) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                    "the text has %lld tokens, the model takes %lld; shorten it or truncate it", (long long)count + 2,
-                    (long long)T);
+                    "the text has %lld tokens, the limit of the model is %lld; shorten it or truncate it",
+                    (long long)count + 2, (long long)T);
 }
 
 static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const batch_input *in, const batch_options *o,
@@ -85,7 +85,7 @@ static cloob_status prepare_image(cloob_ctx *ctx, batcher *b, const batch_input 
     if (!it->rgb) return ctx_no_memory(ctx, bytes, "an image");
     if (in->kind == BATCH_IMAGE_RGB) {
         if (in->bytes != bytes)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%zu bytes of pixels: the model takes %lld x %lld x 3", in->bytes,
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%zu bytes of pixels: the model needs %lld x %lld x 3", in->bytes,
                             (long long)b->view.size, (long long)b->view.size);
         memcpy(it->rgb, in->data, bytes);
         return CLOOB_OK;

@@ -311,9 +311,9 @@ static cloob_status check_options(cloob_ctx *ctx, const batcher_options *o)
     precision p;
     CLOOB_TRY(precision_find(ctx, o->model.precision, false, &p));
     if (o->max_batch < 1 || o->max_batch > 65536)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a batch of %lld: 1 to 65536 rows", (long long)o->max_batch);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`max_batch` %lld: must be from 1 to 65536", (long long)o->max_batch);
     if (o->max_queue < 1 || o->max_wait_us < 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a queue of %lld inputs, a wait of %lld us: 1 and 0 at least",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`max_queue` %lld and `max_wait_us` %lld: must be at least 1 and 0",
                         (long long)o->max_queue, (long long)o->max_wait_us);
     return CLOOB_OK;
 }

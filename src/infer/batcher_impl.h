@@ -63,7 +63,7 @@ struct batcher {
     model *m;       /* NULL while unloaded */
 };
 
-/* With lock held: unlinks the first `most` items that `wanted` accepts, and gives them as a list of *n. */
+/* With lock held: unlinks the first `most` items that `wanted` accepts, and returns them as a list of *n. */
 typedef bool item_test(const batch_item *it, const void *what);
 batch_item *batch_unlink(batcher *b, item_test *wanted, const void *what, int64_t most, int64_t *n);
 

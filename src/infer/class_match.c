@@ -91,7 +91,7 @@ cloob_status class_match(cloob_ctx *ctx, const dataset *d, const prompt_set *set
     for (int64_t i = 0; i < n; i++) {
         class_of[i] = class_find(set, dataset_class_name(d, i));
         if (class_of[i] == -2 && n == set->class_count)
-            class_of[i] = i; /* of several with one name, the one in order */
+            class_of[i] = i; /* if several have the name, match by position */
         if (class_of[i] < 0) unknown = i;
         else known++, in_order += class_of[i] == i;
     }
@@ -203,7 +203,7 @@ static cloob_status find_twin(const map_reader *r, int64_t i, int64_t *twin)
         if (memcmp(own, other, (size_t)C) == 0) return CLOOB_OK;
         for (int64_t c = 0; c < C; c++)
             if (own[c] && other[c])
-                return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: \"%s\" and \"%s\" share a part of their classes only",
+                return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: \"%s\" and \"%s\" share only some of their classes",
                                 r->path, dataset_class_name(r->d, i), dataset_class_name(r->d, *twin));
     }
     return CLOOB_OK;

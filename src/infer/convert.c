@@ -58,8 +58,7 @@ static weight_format inner_format(cloob_weight_format to)
 static cloob_status parse_activation(cloob_ctx *ctx, const char *name, model_act *act)
 {
     if (model_act_from_name(name, act)) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "activation \"%.60s\" is not known; choose quickgelu, gelu or gelu_tanh",
-                    name);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "unknown activation \"%.60s\"; choose quickgelu, gelu or gelu_tanh", name);
 }
 
 /* ---- the report ---------------------------------------------------------------------------------- */
@@ -166,7 +165,7 @@ static cloob_status parse_dtype(cloob_ctx *ctx, const char *name, cloob_dtype *o
     if (strcmp(name, "f32") == 0) *out = CLOOB_F32;
     else if (strcmp(name, "bf16") == 0) *out = CLOOB_BF16;
     else if (strcmp(name, "f16") == 0) *out = CLOOB_F16;
-    else return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; choose f32, bf16 or f16", name);
+    else return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "unknown type \"%.60s\"; choose f32, bf16 or f16", name);
     return CLOOB_OK;
 }
 
@@ -195,7 +194,7 @@ static cloob_status stretch_positions(cloob_ctx *ctx, weights *w, int64_t contex
         tensor *t = &w->entry[i].t;
         if (strcmp(w->entry[i].name, "positional_embedding") != 0) continue;
         if (context < old || old < 2)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "texts of %lld tokens: the model has %lld already",
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a context of %lld tokens: the model already has %lld",
                             (long long)context, (long long)old);
         float *from = arena_push(&w->a, (size_t)(old * width) * sizeof *from);
         float *to = arena_push(&w->a, (size_t)(context * width) * sizeof *to);
@@ -237,7 +236,7 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
         CLOOB_TRY(precision_find(ctx, o->auto_precision, false, &stated));
         if (stated.automatic || stated.half || r->to != CLOOB_WEIGHTS_NATIVE)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                            "`auto_precision` %s: name fp32, bf16 or int8, and write cloob's own format",
+                            "`auto_precision` %s: must be fp32, bf16 or int8, in cloob's own format",
                             o->auto_precision);
     }
     if (o->activation) {

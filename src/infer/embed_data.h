@@ -30,8 +30,8 @@ typedef struct embedded {
     int64_t *index; /* (rows) which sample each row is */
 } embedded;
 
-/* tok may be NULL: images alone. The encoder's size decides the view. On failure e is empty, otherwise the caller
- * releases it. A set of which nothing can be read is an error. */
+/* tok may be NULL: images only. Views have the encoder's size. On failure e is empty, otherwise the caller releases it.
+ * Fails if no sample can be read. */
 cloob_status embed_data(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const embed_options *o,
                         embedded *e);
 void embedded_release(embedded *e);

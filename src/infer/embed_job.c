@@ -428,7 +428,7 @@ static cloob_status run_image_files(cloob_ctx *ctx, embed_run *r)
         ctx_progress(ctx, "embed", i + n, r->names, "images");
     }
     if (e->rows) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is no readable image among the %lld files", (long long)r->names);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "none of the %lld images can be read", (long long)r->names);
 }
 
 static cloob_status run_sources(cloob_ctx *ctx, embed_run *r)

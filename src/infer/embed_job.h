@@ -52,7 +52,7 @@ void embed_job_init(embed_job *job); /* unit rows, no source */
 cloob_status embed_to_memory(cloob_ctx *ctx, cloob_model *m, const embed_job *job, embed_result *e);
 
 /* Writes `image`, `text`, `label`, `row`, `text_image` and, in the metadata, `names`, `captions` and `classes` as JSON
- * lists; or, if path ends in .npy, the one matrix there is, and PATH.txt with a name per row. Rows are written as they
+ * lists; or, if path ends in .npy, its only matrix, and PATH.txt with a name per row. Rows are written as they
  * are computed, so memory does not grow with their number; the file is written atomically. *e gets counts, widths,
  * names, captions and classes; its matrices stay NULL. */
 cloob_status embed_to_file(cloob_ctx *ctx, cloob_model *m, const embed_job *job, const char *path, embed_result *e);

@@ -176,7 +176,7 @@ static cloob_status read_sets(cloob_ctx *ctx, const char *path, pair_sets *p)
     cloob_status status = CLOOB_OK;
     for (int i = 0; i < MATRICES && status == CLOOB_OK; i++) status = read_set(ctx, f, i, p);
     if (status == CLOOB_OK && p->n[Y] != p->n[X])
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: x has %lld rows and y %lld; pairs need as many of both", path,
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: x has %lld rows and y %lld; pairs need equal numbers", path,
                           (long long)p->n[X], (long long)p->n[Y]);
     embeddings_close(f);
     return status;
@@ -235,8 +235,8 @@ void stored_rows_release(stored_rows *s)
 cloob_status stored_rows_check(cloob_ctx *ctx, const stored_rows *s, int64_t width)
 {
     if (!width || width == s->h.dim) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: rows of %lld, the embeddings have %lld", s->path, (long long)s->h.dim,
-                    (long long)width);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: rows have %lld elements, the embeddings %lld", s->path,
+                    (long long)s->h.dim, (long long)width);
 }
 
 cloob_status stored_rows_retrieve(cloob_ctx *ctx, const stored_rows *s, float *row, int64_t n)

@@ -42,7 +42,7 @@ typedef struct stored_rows {
     cloob_hopfield h;
     const char *path; /* borrowed */
     float *rows;
-    bool unit; /* what is retrieved gets unit length */
+    bool unit; /* retrieved rows are scaled to unit length */
 } stored_rows;
 
 /* o->retrieve is not NULL. scale: beta where the options leave it to the checkpoint; 0: unknown. Release it in any

@@ -299,7 +299,8 @@ static cloob_status image_rows(cloob_ctx *ctx, model *m, const cloob_image_input
     size_t bytes = (size_t)(limit * m->view.size * m->view.size * 3);
     CLOOB_TRY(model_config_need(ctx, encoder_config(m->enc), false));
     if (!what && m->view.how.mode == RESIZE_PATCHES)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "NaFlex images have no one size; embed them, or their files");
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "NaFlex images have no fixed size; embed the images or their files");
     view_job *j = calloc(1, sizeof *j);
     cloob_status status = CLOOB_OK;
     if (!j || !(j->rgb = malloc(bytes ? bytes : 1))) status = ctx_no_memory(ctx, bytes, "images");

@@ -21,8 +21,8 @@ static cloob_status column(cloob_ctx *ctx, const search_index *ix, const char *p
     CLOOB_TRY(st_need(ctx, &ix->file, path, name, ndim, &t));
     if ((uintptr_t)t->data % dtype_size(type) || t->dtype != type || (rows >= 0 && t->dim[0] != rows) ||
         (ndim == 2 && t->dim[1] != columns))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s has another type or shape than an index; make it again", path,
-                        name);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s has the wrong type or shape for an index; build the index again",
+                        path, name);
     *out = t->data;
     return CLOOB_OK;
 }
@@ -45,7 +45,7 @@ static cloob_status read_files(cloob_ctx *ctx, const search_index *ix, const cha
     int64_t begin = 0;
     for (int64_t i = 0; i < f->n; begin = f->name_end[i++])
         if (f->name_end[i] <= begin || f->name_end[i] > t->dim[0])
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the names are damaged; make the index again", path);
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the names are damaged; build the index again", path);
     return CLOOB_OK;
 }
 
@@ -60,7 +60,7 @@ static cloob_status read_all(cloob_ctx *ctx, const char *path, search_index *ix)
     const tensor *rows;
     const void *p[4] = { 0 };
     if (strcmp(meta(ix, "format"), "cloob-index") != 0)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not an index of images; cloob search index makes one", path);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not an index of images; cloob search index builds one", path);
     CLOOB_TRY(st_need(ctx, &ix->file, path, "row", 2, &rows));
     ix->N = rows->dim[0], ix->D = rows->dim[1];
     CLOOB_TRY(column(ctx, ix, path, "row", CLOOB_F32, 2, ix->N, ix->D, &p[0]));
@@ -380,7 +380,7 @@ cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const flo
 {
     API_NEEDS(ctx, s && query && found && max_hits >= 0 && (max_hits == 0 || hit));
     *found = 0;
-    if (max_hits < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld results: needs one or more", (long long)max_hits);
+    if (max_hits < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld results: must be at least 1", (long long)max_hits);
     if (max_hits > s->N) max_hits = s->N;
     search_hit *inner = malloc((size_t)(max_hits + 1) * sizeof *inner);
     if (!inner) return ctx_no_memory(ctx, (size_t)max_hits * sizeof *inner, "results");

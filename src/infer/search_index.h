@@ -24,7 +24,7 @@
  *
  *     root_from_index, from where the index is now;  root;  the folder that the index is in.
  *
- * When none does, it takes root_from_index, or without it root: the images are gone. */
+ * When none does, it uses root_from_index, or root if that is NULL: the images no longer exist. */
 #ifndef INFER_SEARCH_INDEX_H
 #define INFER_SEARCH_INDEX_H
 
@@ -67,7 +67,7 @@ typedef near_row search_hit; /* an entry and its cosine */
 typedef struct search_query {
     const float *row; /* unit embedding (D); NULL: every score is 0, so entries come in the order of the index */
     int64_t D, max_hits;
-    const float *min_score; /* lower scores are left out; NULL: none. Without it the 8-bit rows are scanned first */
+    const float *min_score; /* lower scores are skipped; NULL: none, and 8-bit rows are scanned first */
     bool (*accept)(const search_index *ix, int64_t entry, const void *user); /* NULL: all; runs on several threads */
     const void *user;
 } search_query;

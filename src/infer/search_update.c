@@ -104,7 +104,7 @@ static cloob_status update_write(cloob_ctx *ctx, const update *u)
 
 static int by_path(const void *path, const void *entry) { return strcmp(path, ((const image_entry *)entry)->path); }
 
-/* Where file i of an old list is in the folder now: -1 gone, -2 changed. */
+/* The position of file i of an old list in the folder now; -1: deleted, -2: changed. */
 static int64_t find_unchanged(const update *u, const search_files *f, int64_t i, bool *no_memory)
 {
     char *path = search_files_path(u->root, f, i);
@@ -151,10 +151,10 @@ static cloob_status keep_old(cloob_ctx *ctx, update *u, cloob_search_update *out
     else if (!search_index_made_by(ix, u->probe, u->D))
         ctx_log(ctx, CLOOB_LOG_INFO, "%s was made with another model: everything is embedded again", u->path);
     else if ((status = keep_files(ctx, u, ix, out)) == CLOOB_OK && other_root && !out->kept)
-        status =
-            ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                     "%s is the index of %s, which is gone, and %s contains none of its images; choose another `out`",
-                     u->path, ix->root, u->root);
+        status = ctx_fail(
+            ctx, CLOOB_ERR_ARGUMENT,
+            "%s is the index of %s, which no longer exists, and %s contains none of its images; choose another `out`",
+            u->path, ix->root, u->root);
     cloob_search_close(ix);
     return status;
 }
@@ -282,8 +282,8 @@ static cloob_status check_rows(cloob_ctx *ctx, const cloob_search_entries *e)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "entry %lld: has no name", (long long)i);
         for (int64_t k = 0; k < e->D; k++) square += (double)e->row[i * e->D + k] * e->row[i * e->D + k];
         if (!(fabs(square - 1) < 1e-3))
-            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "entry %lld (%s): its row has length %g; unit length is needed",
-                            (long long)i, e->name[i], sqrt(square));
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "entry %lld (%s): its row has length %g, not 1", (long long)i,
+                            e->name[i], sqrt(square));
     }
     return CLOOB_OK;
 }

@@ -1,4 +1,5 @@
-/* Class weights of prompts, classifiers made of them, and zero-shot accuracy on a data set (cloob/zeroshot.h). */
+/* Class weights from prompts, classifiers from class weights, and zero-shot accuracy on a data set
+ * (cloob/zeroshot.h). */
 #include "infer/zeroshot_run.h"
 
 #include <math.h>
@@ -151,7 +152,8 @@ cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *m, const char 
     arena a = { 0 };
     prompt_set set;
     *out = NULL;
-    if (labels < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld labels: needs two or more", (long long)labels);
+    if (labels < 2)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld labels: at least two are required", (long long)labels);
     cloob_classifier *c = calloc(1, sizeof *c);
     if (!c) return ctx_no_memory(ctx, sizeof *c, "a classifier");
     c->inv_tau = m->inv_tau > 0 ? m->inv_tau : CLOOB_DEFAULT_INV_TAU;
@@ -253,7 +255,7 @@ static cloob_status choose_prompts(cloob_ctx *ctx, arena *a, const cloob_dataset
                                    prompt_set *set, class_map *map)
 {
     if (o->prompts && (o->set < 0 || o->set >= o->prompts->count))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "prompt set %lld: the file has %lld", (long long)o->set,
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "prompt set %lld: the file has only %lld", (long long)o->set,
                         (long long)o->prompts->count);
     if (o->prompts) *set = o->prompts->set[o->set];
     else CLOOB_TRY(class_names_as_prompts(ctx, d, a, set));

@@ -17,7 +17,7 @@
 #include "infer/embeddings_file.h"
 #include "model/encoder.h"
 
-/* Which prompt class a class of a data set is.
+/* Finds the prompt class of each class of a data set.
  *
  * Classes are matched by name: case, "_", "-" and spaces are ignored, and any of a class's names matches. If no folder
  * has a known name (ImageNet's n01440764, or plain numbers), they are matched by order, and the numbers of classes must
@@ -33,8 +33,8 @@ cloob_status class_match(cloob_ctx *ctx, const dataset *d, const prompt_set *set
  * memory is in a. */
 cloob_status names_as_prompts(cloob_ctx *ctx, arena *a, const char *title, const char *const *name, int64_t names,
                               const char *const *templates, int64_t template_count, prompt_set *set);
-/* A set out of the data set's own class names ("_" becomes a space) and the template "a photo of a {}.", in
- * a's memory. */
+/* A set from the data set's own class names ("_" becomes a space) and the template "a photo of a {}.", in a's
+ * memory. */
 cloob_status class_names_as_prompts(cloob_ctx *ctx, const dataset *d, arena *a, prompt_set *out);
 
 /* Which classes of a prompt set the folders of a data set are, from a file: ImageNet-R, -A, -Sketch, -V2 and ObjectNet
@@ -53,7 +53,7 @@ typedef struct class_map {
 } class_map;
 
 /* All memory is in the arena; names are those of `all`. Refused: a folder of the data that the file does not name, a
- * class that the set does not have, two folders that share a part of their classes only. */
+ * class that the set does not have, two folders that share only some of their classes. */
 cloob_status class_map_read(cloob_ctx *ctx, arena *a, const char *path, const dataset *d, const prompt_set *all,
                             class_map *out);
 
@@ -67,7 +67,7 @@ typedef struct zeroshot_run_options {
     const stored_rows *stored;         /* prompts and images retrieve from it; NULL: no retrieval */
     const class_map *map;              /* of the data's folders to classes; NULL: by name, number or order */
     bool confusion;                    /* count (classes, classes) */
-    zeroshot_predictions *predictions; /* appended to; NULL: not wanted */
+    zeroshot_predictions *predictions; /* receives predictions; NULL: none */
     double inv_tau;                    /* of the probabilities of predictions */
 } zeroshot_run_options;
 

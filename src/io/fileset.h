@@ -1,7 +1,7 @@
-/* Many files read at random: plain ones where they are, gzip files and pipes through a plain copy.
+/* Random access to many files: plain files directly, gzip files and pipes through an unpacked copy.
  *
- * However many files there are, only some dozens are open at a time. A file that was replaced, cut or removed
- * after it was added gives an error that names it, never other bytes in silence.
+ * However many files there are, only some dozens are open at a time. A file that was replaced, truncated or removed
+ * after it was added gives an error that names it, never wrong bytes.
  *
  * A gzip file, a pipe or the output of "pipe:COMMAND" is unpacked into one unnamed temporary file, which vanishes with
  * the set. */
@@ -32,8 +32,8 @@ int64_t fileset_mtime_ns(const fileset *fs, int file); /* 0 for temporary ones *
 const char *fileset_path(const fileset *fs, int file); /* NULL for temporary ones */
 const char *fileset_cache(const fileset *fs);          /* NULL: none */
 
-/* The folder for things that can be made again: $CLOOB_CACHE, else $XDG_CACHE_HOME/cloob, else
- * $HOME/.cache/cloob. NULL when none is known or when out of memory; the caller frees. */
+/* The folder for caches: $CLOOB_CACHE, else $XDG_CACHE_HOME/cloob, else $HOME/.cache/cloob. NULL when none is known or
+ * when out of memory; the caller frees. */
 char *cache_folder(void);
 
 /* "DIR/KIND-hash of source.suffix", the caller frees. NULL when out of memory. */

@@ -65,10 +65,10 @@ static cloob_status inflate_member(inflater *f)
         size_t n = GZIP_CHUNK - f->z.avail_out;
         f->given += (int64_t)n;
         if (f->given > GZIP_GRACE && f->given / GZIP_RATIO > f->taken)
-            return ctx_fail(
-                f->ctx, CLOOB_ERR_FORMAT,
-                "%s: unpacks to more than %d times its size, as no data does; unpack it yourself if it is meant",
-                f->name, GZIP_RATIO);
+            return ctx_fail(f->ctx, CLOOB_ERR_FORMAT,
+                            "%s: unpacks to more than %d times its size, which real data does not; unpack it yourself "
+                            "if this is intended",
+                            f->name, GZIP_RATIO);
         if (n) CLOOB_TRY(f->sink(f->arg, f->out, n));
     }
     return CLOOB_OK;

@@ -24,7 +24,7 @@ cloob_status gzip_copy(cloob_ctx *ctx, FILE *in, const char *name, gzip_sink *si
 bool gzip_is(const void *bytes, size_t size);
 cloob_status gzip_expand(cloob_ctx *ctx, const void *bytes, size_t size, size_t limit, const char *name, sbuf *out);
 
-/* Does the regular file begin with gzip's two bytes? False when it cannot be read, and for pipes, whose bytes come
+/* Whether a regular file begins with gzip's two bytes. False when it cannot be read, and for pipes, whose bytes come
  * once. */
 bool gzip_is_file(const char *path);
 

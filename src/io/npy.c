@@ -108,12 +108,13 @@ cloob_status npy_numbers(cloob_ctx *ctx, const void *data, size_t size, const ch
     if (!type_of(&h, &t))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: its elements are neither booleans, integers nor floats", name);
     int64_t count = length_of(&h);
-    if (count < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: is no array of one dimension", name);
+    if (count < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not an array of one dimension", name);
     if (count > room)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has %lld numbers, at most %lld are wanted", name, (long long)count,
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has %lld numbers; the limit is %lld", name, (long long)count,
                         (long long)room);
     if (h.bytes < (size_t)count * (size_t)t.bytes)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: ends before its %lld numbers do", name, (long long)count);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: cut short before the end of its %lld numbers", name,
+                        (long long)count);
     for (int64_t i = 0; i < count; i++) out[i] = number_at(h.numbers + i * t.bytes, t);
     *n = count;
     return CLOOB_OK;

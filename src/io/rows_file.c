@@ -49,7 +49,7 @@ static cloob_status set_aside(cloob_ctx *ctx, rows_file *f, const st_meta *meta,
     }
     int error = posix_fallocate(fileno(f->w.stream), 0, at);
     if (!error) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: there is no room for its %.1f MB: %s", f->w.path, (double)at / 1e6,
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot reserve its %.1f MB: %s", f->w.path, (double)at / 1e6,
                     strerror(error));
 }
 
@@ -128,7 +128,7 @@ static cloob_status write_beginning(cloob_ctx *ctx, const rows_file *f, const st
     cloob_status status = CLOOB_OK;
     if (s.failed) status = ctx_no_memory(ctx, s.len, f->w.path);
     else if ((int64_t)s.len != f->header)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: its metadata grew to %zu bytes, %lld were set aside", f->w.path,
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: its metadata grew to %zu bytes; %lld were reserved", f->w.path,
                           s.len, (long long)f->header);
     else status = write_at(ctx, f, s.data, f->header, 0);
     sbuf_release(&s);

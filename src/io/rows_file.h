@@ -6,8 +6,8 @@
  *     ... rows_file_put(ctx, &f, 0, rows, n), in any order of the parts ...
  *     CLOOB_TRY(rows_file_end(ctx, &f, meta, metas));         or rows_file_abort(&f)
  *
- * The file gets its name at the end; a kill leaves nothing. All of its space is taken at the beginning, so
- * that a disk that is too small is found out before the first row is computed. */
+ * The file gets its name at the end; a kill leaves nothing. All of its space is reserved at the beginning, so that a
+ * full disk is detected before the first row is computed. */
 #ifndef IO_ROWS_FILE_H
 #define IO_ROWS_FILE_H
 
@@ -43,7 +43,7 @@ cloob_status rows_file_put(cloob_ctx *ctx, rows_file *f, int part, const void *r
 /* Writes the beginning, moves parts together where fewer rows came than might have, and renames. f is empty
  * afterwards, whatever the outcome. */
 cloob_status rows_file_end(cloob_ctx *ctx, rows_file *f, const st_meta *meta, int64_t metas);
-void rows_file_abort(rows_file *f); /* nothing stays; fine on an empty f */
+void rows_file_abort(rows_file *f); /* leaves no file; f may be empty */
 
 /* NumPy's .npy: the beginning of a file of one matrix, and small arrays read from memory. */
 

@@ -55,7 +55,7 @@ static cloob_status read_entry(reader *r, const json *j, st_entry *e)
 {
     const char *type = json_string(json_get(j, "dtype"));
     if (!type || !dtype_from_name(type, &e->t.dtype))
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: %.200s: element type %.40s is not known", r->name, j->key,
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: %.200s: unknown element type %.40s", r->name, j->key,
                         type ? type : "(none)");
     uint64_t bytes = dtype_size(e->t.dtype);
     e->name = j->key;

@@ -1,15 +1,14 @@
 /* safetensors files: named tensors behind a JSON header, read by mapping.
  *
- * A file is believed only after every claim was checked: header length and JSON, known types, shapes that
- * multiply to the byte range they name, ranges inside the file, without overlap or holes. Damaged or lying
- * files are refused with one line and nothing is read.
+ * Every claim of a file is checked before it is used: header length and JSON, known types, shapes that multiply to the
+ * byte range they name, ranges inside the file, without overlap or holes. Damaged or malicious files are refused with
+ * one line.
  *
  *     st_file f;
  *     CLOOB_TRY(st_open(ctx, path, &f));
  *     const st_entry *e = st_find(&f, "visual.conv1.weight");      NULL when absent
  *     ... e->t.data points into the mapping, valid until st_close ...
- *     st_close(&f);
- */
+ *     st_close(&f); */
 #ifndef IO_SAFETENSORS_H
 #define IO_SAFETENSORS_H
 
@@ -47,8 +46,8 @@ const char *st_meta_get(const st_file *f, const char *key);
 /* Like st_find, but absence or another number of dimensions is an error naming the file and the tensor. */
 cloob_status st_need(cloob_ctx *ctx, const st_file *f, const char *path, const char *name, int ndim, const tensor **t);
 
-/* Writes entries in the given order, each aligned to its element size as the format requires, by writing next to
- * and renaming. Data must be in host memory. */
+/* Writes entries in the given order, each aligned to its element size as the format requires, atomically. Data must be
+ * in host memory. */
 cloob_status st_write(cloob_ctx *ctx, const char *path, const st_entry *entry, int64_t count, const st_meta *meta,
                       int64_t meta_count);
 

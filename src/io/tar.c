@@ -236,7 +236,7 @@ static cloob_status walk(scanner *s)
         zeros = 0;
         if (!checksum_holds(s->block) || number(s->block + AT_SIZE, SIZE_BYTES) < 0) CLOOB_TRY(resync(s, &found));
         if (!found && s->out->count == 0)
-            return ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: not a tar file (no sound header in it)", s->file);
+            return ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: not a tar file (no valid header)", s->file);
         if (!found) return CLOOB_OK;
         CLOOB_TRY(take_header(s));
     }

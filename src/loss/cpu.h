@@ -86,8 +86,8 @@ double retrieve_backward(cloob_ctx *ctx, const retrieval *p, const tiles *t);
 
 /* r /= |r| per row, the lengths into length. Returns the first row of length 0 (or not finite), or -1. */
 int64_t unit_forward(cloob_ctx *ctx, float *r, float *length, int64_t n, int64_t d);
-/* With u = unit + mean (NULL: none), unit = (g - u (u.g)) / length, or g where length is NULL: the gradient takes the
- * place of the rows. dots[i] = u.g. */
+/* With u = unit + mean (NULL: none), unit = (g - u (u.g)) / length, or g where length is NULL: the gradient replaces
+ * the rows. dots[i] = u.g. */
 void unit_backward(cloob_ctx *ctx, float *unit, const float *mean, const float *g, const float *length, double *dots,
                    int64_t n, int64_t d);
 
@@ -114,7 +114,7 @@ double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 /* Gradient of the mean over all N, divided by inv_tau. Returns this rank's part of d mean / d inv_tau. */
 double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 
-/* ---- the implementations (cpu_batch.c, cpu_sigmoid.c); bytes: the scratch that each needs ---- */
+/* ---- the implementations (cpu_batch.c, cpu_sigmoid.c) and their scratch bytes ---- */
 
 size_t sigmoid_bytes(const loss_plan *p);
 cloob_status sigmoid_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);

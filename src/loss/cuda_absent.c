@@ -4,7 +4,7 @@
 static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
 {
     (void)p;
-    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "this build has no CUDA: take `device` cpu");
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "this build has no CUDA; use `device` cpu");
 }
 
 static cloob_status check(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, void *stream)

@@ -96,7 +96,7 @@ cloob_status cloob_hopfield_retrieve(cloob_ctx *ctx, const cloob_hopfield *h, co
     API_NEEDS(ctx, h && o && n >= 0 && (n == 0 || (states && out)));
     OPTIONS_READ(ctx, cloob_hopfield_options, o);
     CLOOB_TRY(check(ctx, h, states, n));
-    if (o->updates < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%d updates: at least 1 is needed", o->updates);
+    if (o->updates < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%d updates: must be at least 1", o->updates);
     size_t bytes = (size_t)(n * h->dim) * sizeof(float);
     float *next = malloc(bytes ? bytes : 1);
     bool *still = malloc((size_t)n + 1);

@@ -69,8 +69,8 @@ bool loss_is_small(const loss_plan *p);
 /* A batch that the cuda backend computes on the host: a tiny one, or a small one in f32, on one rank. */
 bool loss_is_hosted(const loss_plan *p);
 
-/* Where the gradient of a stored set is added: to the caller's; with several ranks to `sum`; with the batch stored to
- * dx or dy. */
+/* Where the gradient of a stored set is added: the caller's memory; with several ranks `sum`; dx or dy if the batch is
+ * stored. */
 float *loss_dstored(const loss_plan *p, const loss_outputs *out, bool text, float *sum);
 
 /* lse: the leave-one-out log-sum-exp of one anchor, pos: its positive. InfoLOOB's value is lse - pos; InfoNCE

@@ -100,16 +100,16 @@ static cloob_status check_plan(cloob_ctx *ctx, const loss_options *o, const loss
 {
     if ((unsigned)o->method >= METHODS) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "method %d is not known", o->method);
     if (methods[o->method].cross && o->backend != LOSS_REF)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "method %s: only the device ref computes it",
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "method %s: only the device ref supports it",
                         methods[o->method].name);
     CLOOB_TRY(check_scales(ctx, methods[o->method].hopfield, o->inv_tau, o->beta));
     CLOOB_TRY(check_bias(ctx, o->bias));
     if (s->dtype == CLOOB_F64 && o->backend != LOSS_REF)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings are F64: only the device ref computes in it");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings are F64: only the device ref supports them");
     if (s->dtype != CLOOB_F32 && s->dtype != CLOOB_BF16 && s->dtype != CLOOB_F64)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings are %s: F32 or BF16 is needed", dtype_name(s->dtype));
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings are %s: must be F32 or BF16", dtype_name(s->dtype));
     if (o->tile < 0 || o->tile % 8 != 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "tiles of %lld: a multiple of 8, or 0", (long long)o->tile);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "tiles of %lld: must be a multiple of 8, or 0", (long long)o->tile);
     if (s->dim < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings of width %lld", (long long)s->dim);
     if (s->rows < 0 || s->stored_u < 0 || s->stored_v < 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a negative number of rows");
@@ -224,7 +224,7 @@ static cloob_status check_pointers(cloob_ctx *ctx, const loss_plan *p, const los
     if (p->hopfield && ((p->s.stored_u > 0 && !in->u) || (p->s.stored_v > 0 && !in->v)))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stored patterns U or V are missing");
     if (p->o.gradients && p->s.rows > 0 && (!out || !out->dx || !out->dy))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "gradients are asked for, but dx or dy is missing");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "gradients are requested, but dx or dy is missing");
     return CLOOB_OK;
 }
 
@@ -319,6 +319,6 @@ cloob_status loss_fail_row(cloob_ctx *ctx, const char *name, int64_t row, double
 cloob_status loss_fail_retrieval(cloob_ctx *ctx, const char *states, const char *stored, int64_t row)
 {
     return ctx_fail(ctx, CLOOB_ERR_NUMERIC,
-                    "what %s row %lld retrieves from %s is zero and has no direction: the stored patterns cancel",
+                    "the retrieval of %s row %lld from %s is zero and has no direction: the stored patterns cancel",
                     states, (long long)row, stored);
 }

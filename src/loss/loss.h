@@ -5,12 +5,12 @@
  *     U, V     stored patterns: the batch (U = x, V = y), or given sets (M, d) and (K, d), the same on every rank
  *     Ux       unit(softmax(beta x U^T) U): x retrieved from U; Uy, Vx, Vy alike
  *     image    mean_i [ lse_j(inv_tau Ux_i.Uy_j) - inv_tau Ux_i.Uy_i ], over j != i for InfoLOOB, all j for InfoNCE
- *     text     the same with anchors Vy and samples Vx
+ *     text     likewise with anchors Vy and samples Vx
  *     loss     (image + text) / inv_tau
  *
- * The methods without retrieval (clip, infoloob) put x for Ux and Vx, and y for Uy and Vy.
+ * The methods without retrieval (clip, infoloob) use x for Ux and Vx, and y for Uy and Vy.
  *
- * cloob-uv puts Vy for Uy and Ux for Vx: what the paper rejects for its variance. The definition (ref) alone computes
+ * cloob-uv uses Vy for Uy and Ux for Vx, which the paper rejects for its variance. Only the definition (ref) supports
  * it.
  *
  * siglip is the mean over i of sum_j softplus(-z_ij (inv_tau x_i.y_j + bias)), z_ij being 1 for i = j and -1 elsewhere.
@@ -23,8 +23,7 @@
  *     loss_plan *p;
  *     CLOOB_TRY(loss_plan_create(ctx, &options, &shape, comm, &p));       once; collective
  *     CLOOB_TRY(loss_run(ctx, p, &in, &out, stream, &result));            every step; collective, allocates nothing
- *     loss_plan_destroy(p);
- */
+ *     loss_plan_destroy(p); */
 #ifndef LOSS_LOSS_H
 #define LOSS_LOSS_H
 
@@ -91,8 +90,8 @@ size_t loss_plan_bytes(const loss_plan *p);
 cloob_status loss_plan_scales(cloob_ctx *ctx, loss_plan *p, double inv_tau, double beta);
 cloob_status loss_plan_bias(cloob_ctx *ctx, loss_plan *p, double bias);
 
-/* Other numbers of stored rows from the next run on, as a queue fills; 0: the batch. Up to those of the
- * plan's creation nothing is allocated. The same on every rank. */
+/* Changes the numbers of stored rows from the next run on, while a queue fills; 0: the batch. Up to those of the plan's
+ * creation nothing is allocated. The same on every rank. */
 cloob_status loss_plan_stored(cloob_ctx *ctx, loss_plan *p, int64_t stored_u, int64_t stored_v);
 
 /* One evaluation. A row that is not unit length, holds NaN, or whose retrieval is zero is refused by name.
@@ -117,12 +116,12 @@ bool loss_method_is_sigmoid(cloob_method m);
 /* Learnable scales are stored as logarithms and kept in [0, ln 100] after every update, as CLIP does. */
 double loss_scale_clamp(double logit);
 double loss_scale_value(double logit); /* exp, at most 100 */
-/* What training follows. For InfoLOOB it is `loss` (the paper scales only L_InfoLOOB by tau), for siglip, too. For
- * InfoNCE it is CLIP's (image + text) / 2, not divided by inv_tau: dx, dy and all gradients derived from them are
- * multiplied by loss_train_factor, inv_tau / 2. (The derivative of InfoNCE / inv_tau in inv_tau is never positive, so
- * the temperature could only fall.) */
+/* The quantity that training minimises. For InfoLOOB it is `loss` (the paper scales only L_InfoLOOB by tau), for
+ * siglip, too. For InfoNCE it is CLIP's (image + text) / 2, not divided by inv_tau: dx, dy and all gradients derived
+ * from them are multiplied by loss_train_factor, inv_tau / 2. (The derivative of InfoNCE / inv_tau in inv_tau is never
+ * positive, so the temperature could only fall.) */
 double loss_train_factor(cloob_method m, double inv_tau);
-/* The derivatives of that in the logit of the inverse temperature and in that of the Hopfield scale. */
+/* Its derivatives in the logit of the inverse temperature and in the logit of the Hopfield scale. */
 double loss_dlogit_inv_tau(cloob_method m, const loss_result *r, double inv_tau);
 double loss_dlogit_beta(cloob_method m, const loss_result *r, double inv_tau, double beta);
 

@@ -117,8 +117,9 @@ typedef struct op_kernel {
     /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
-    bool in_place; /* output `in_place_out` may be stored where input 0 is, when they have the same size and nobody
-                         * reads that input later */
+    /* Output `in_place_out` may replace input 0 in memory if they have the same size and no op reads that input
+     * later. */
+    bool in_place;
     int in_place_out;
     bool adds_in_place; /* the same of input OP_RESIDUAL, unless another input is the same tensor */
 } op_kernel;

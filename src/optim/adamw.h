@@ -61,9 +61,8 @@ static inline
     return u;
 }
 
-/* An update on a GPU that needs no host, so that it can be captured: the norm
- * of the gradient, clipping, skipping a bad update, AdamW. `live` is in device memory; the host fills u and clip
- * before the step and reads the rest after it. */
+/* An update on a GPU without the host, so that it can be captured: the norm of the gradient, clipping, skipping a bad
+ * update, AdamW. `live` is in device memory; the host fills u and clip before the step and reads the rest after it. */
 typedef struct adamw_live {
     adamw_update u;  /* scale is multiplied by that of clipping */
     double clip;     /* global norm of the scaled gradient; 0: none */

@@ -14,7 +14,7 @@ typedef enum schedule_kind {
 typedef struct schedule {
     schedule_kind kind;
     int64_t warmup, total;
-    int64_t cycles;   /* hard restarts: how many cycles over the whole run */
+    int64_t cycles;   /* hard restarts: number of cycles in the whole run */
     int64_t cycle;    /* or, above 0, steps of a cycle, from the end of the warm-up on; the last may be cut short */
     int64_t cooldown; /* const-cooldown: steps of linear decay to 0 at the end */
 } schedule;

@@ -1,6 +1,6 @@
 /* Where tensors live and work is done: plain host memory (ref, cpu) or a GPU.
  *
- * A device is a small table of functions; everything above asks for memory and copies through it and never names
+ * A device is a small table of functions; other layers allocate memory and copy through it and never name
  * a vendor. Work on a GPU is queued on a stream; device_sync waits for it. */
 #ifndef TENSOR_DEVICE_H
 #define TENSOR_DEVICE_H

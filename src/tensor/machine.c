@@ -1,4 +1,4 @@
-/* The processor's name, and libraries asked for their versions. */
+/* The processor's name, and the versions of libraries. */
 #include "tensor/device.h"
 
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ static void put_processor(sbuf *s)
     if (f) fclose(f);
 }
 
-/* What compilers and libraries choose loops by: the level of x86-64, and what lies beyond it. */
+/* What compilers and libraries choose loops by: the level of x86-64, and extensions beyond it. */
 static void put_instructions(sbuf *s)
 {
 #if defined(__x86_64__) && defined(__GNUC__)

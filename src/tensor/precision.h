@@ -20,7 +20,7 @@ typedef struct precision_choice {
     const char *name, *why;
 } precision_choice;
 
-/* What "auto" stands for on a device: the fastest precision of inference whose embeddings keep a mean cosine
+/* The meaning of "auto" on a device: the fastest precision of inference whose embeddings keep a mean cosine
  * of 0.999 with those of fp32 (docs/measurements/cpu.md), by the instructions that the kernels use. */
 precision_choice precision_of_device(const device *dev);
 /* Replaces "auto" by `stated`, the choice of the weights' metadata, or if that is NULL by the device's choice, and logs

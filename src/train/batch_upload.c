@@ -112,7 +112,7 @@ static cloob_status fill_inputs(cloob_ctx *ctx, batch_upload *st)
 
 cloob_status batch_upload_take(cloob_ctx *ctx, batch_upload *st, int64_t micro)
 {
-    if (!st->batches) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a step without a batch: none was staged");
+    if (!st->batches) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a step without a batch: none was uploaded");
     assert(micro == st->taken % st->accum);
     (void)micro;
     CLOOB_TRY(fill_inputs(ctx, st));

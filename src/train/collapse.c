@@ -58,7 +58,7 @@ static void report_plateau(cloob_ctx *ctx, run *r, const collapse_signs *signs)
     enum { PATIENCE = 400 };
     if (r->at.updates < PATIENCE || !collapse_is_plateau(signs)) return;
     journal_warn(ctx, r->log,
-                 "after %lld steps the loss (%.4f) is still where it starts (%.4f): %s, or try another `lr`",
+                 "after %lld steps the loss (%.4f) is still at its initial value (%.4f): %s, or try another `lr`",
                  (long long)r->at.updates, signs->loss, signs->start,
                  loss_method_has_hopfield(r->so.method) && r->so.hopfield_warmup < r->at.updates
                      ? "delay retrieval (`hopfield_warmup` 1000)"
@@ -77,12 +77,11 @@ cloob_status run_check_collapse(cloob_ctx *ctx, run *r, const step_result *s)
         return CLOOB_OK;
     }
     journal_line(ctx, r->log,
-                 "COLLAPSE: after %lld steps the loss %.4f is still where it starts (%.4f) and %s embed to one point "
-                 "(mean similarity: images %.3f, texts %.3f). "
-                 "Likely causes: a learning rate too high or a warm-up too short (`lr`, `warmup`); captions or "
-                 "images that are all alike or do not belong together; "
-                 "a batch too small; weights of `pretrained` with another activation or normalisation; retrieval from "
-                 "the first step on, which `hopfield_warmup` delays.",
+                 "COLLAPSE: after %lld steps the loss %.4f is still at its initial value (%.4f), and %s are embedded "
+                 "at one point (mean similarity: images %.3f, texts %.3f). Likely causes: a learning rate that is too "
+                 "high or a warm-up that is too short (`lr`, `warmup`); captions or images that are all alike or do "
+                 "not match; a batch that is too small; weights of `pretrained` with another activation or "
+                 "normalisation; retrieval from the first step on, which `hopfield_warmup` delays.",
                  (long long)r->at.updates, s->loss, signs.start,
                  signs.image > 0.99 ? (signs.text > 0.99 ? "images and texts" : "all images") : "all texts",
                  signs.image, signs.text);

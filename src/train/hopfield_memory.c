@@ -128,8 +128,8 @@ static cloob_status fill_set(cloob_ctx *ctx, hopfield_memory *s, int t, const st
     if (!x) return ctx_no_memory(ctx, (size_t)count * sizeof *x, "stored patterns");
     cloob_status status = CLOOB_OK;
     if (!dtype_convert(CLOOB_F32, x, e->t.dtype, e->t.data, count))
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "`memory`: %s: %s is %s; F32, BF16, F16 or F64 is needed", path,
-                          e->name, dtype_name(e->t.dtype));
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "`memory`: %s: %s is %s; must be F32, BF16, F16 or F64", path, e->name,
+                          dtype_name(e->t.dtype));
     if (status == CLOOB_OK) status = make_unit(ctx, x, n, s->dim, path, e->name);
     if (status == CLOOB_OK) status = queue_init(ctx, s, t, n);
     if (status == CLOOB_OK) status = push(ctx, s, t, x, n, s->dev->to_device);
@@ -151,9 +151,8 @@ static cloob_status read_set(cloob_ctx *ctx, hopfield_memory *s, int t, const st
     const st_entry *e = find_set(f, t);
     if (!e) return CLOOB_OK;
     if (e->t.ndim == 2 && e->t.dim[0] > 0 && e->t.dim[1] == s->dim) return fill_set(ctx, s, t, e, path);
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                    "`memory`: %s: %s is %s; rows of width %lld are needed, as this model embeds", path, e->name,
-                    tensor_shape_text(&e->t, shape), (long long)s->dim);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "`memory`: %s: %s is %s; rows must have the model's width of %lld", path,
+                    e->name, tensor_shape_text(&e->t, shape), (long long)s->dim);
 }
 
 static cloob_status open_file(cloob_ctx *ctx, hopfield_memory *s, const char *path)
@@ -280,14 +279,15 @@ cloob_status hopfield_memory_load(cloob_ctx *ctx, hopfield_memory *s, const weig
     const char *place = weights_get_meta(w, "train.queue");
     long long capacity, next;
     if (!place && s && s->is_queue)
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: holds no queue of embeddings: this one begins empty", path);
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: holds no queue of embeddings; the queue starts empty", path);
     if (place && !(s && s->is_queue))
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: its queue of embeddings is left out: this run has another `memory`", path);
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: its queue of embeddings is ignored: this run has another `memory`", path);
     if (!place || !s || !s->is_queue) return CLOOB_OK;
     if (sscanf(place, "%lld %lld", &capacity, &next) != 2) next = capacity = -1;
     if (capacity > 0 && capacity != s->set[IMAGE].capacity) {
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: its queue has room for %lld rows, this run's for %lld: this one begins empty",
-                path, capacity, (long long)s->set[IMAGE].capacity);
+        ctx_log(ctx, CLOOB_LOG_WARN,
+                "%s: its queue has room for %lld rows, this run's for %lld; the queue starts empty", path, capacity,
+                (long long)s->set[IMAGE].capacity);
         return CLOOB_OK;
     }
     for (int t = 0; t < 2; t++) CLOOB_TRY(load_side(ctx, s, t, weights_find(w, tensor_names[t]), path, next));

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/arith.h"
 #include "core/file.h"
 #include "core/text.h"
 
@@ -285,8 +286,6 @@ static cloob_status append_line(cloob_ctx *ctx, const char *path, const char *li
     return ok ? CLOOB_OK : file_fail(ctx, path, "cannot write");
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* Commands of "pipe:" sources often contain keys and tokens, so then only the owner can read the file. */
 static cloob_status write_settings(cloob_ctx *ctx, const journal *j, const char *name, const char *text)
 {
@@ -318,7 +317,7 @@ cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
     sbuf out = { 0 };
     for (char *l; copy && n < 256 && (l = strsep(&rest, "\n"));)
         if (*l) line[n++] = l;
-    qsort(line, n, sizeof *line, by_text);
+    qsort(line, n, sizeof *line, order_text);
     for (size_t i = 0; i < n; i++) sbuf_printf(&out, "%s\n", line[i]);
     cloob_status status =
         copy && !out.failed ? write_settings(ctx, j, "params.txt", out.data) : ctx_no_memory(ctx, 1024, "params.txt");

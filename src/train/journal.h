@@ -30,8 +30,8 @@ const char *journal_checkpoints(const journal *j); /* <logs>/<name>/checkpoints 
 
 const char *journal_results(const journal *j); /* <logs>/<name>/checkpoints/results.jsonl; NULL: it writes nothing */
 
-/* While it is begun, every line of the context's log is also a line of out.log, with the time, whatever the context's
- * level. Lines before journal_open are kept until journal_tee_open. */
+/* Between begin and end, every line of the context's log is also a line of out.log, with the time, whatever the
+ * context's level. Lines before journal_open are kept until journal_tee_open. */
 typedef struct journal_tee {
     cloob_log_fn *log; /* the caller's */
     void *user;
@@ -43,7 +43,7 @@ typedef struct journal_tee {
 
 void journal_tee_begin(cloob_ctx *ctx, journal_tee *t);
 void journal_tee_open(journal *j, journal_tee *t);
-void journal_tee_end(cloob_ctx *ctx, journal_tee *t); /* does nothing where it is not begun */
+void journal_tee_end(cloob_ctx *ctx, journal_tee *t); /* does nothing before begin */
 
 /* One line to the context's log, and by journal_tee to out.log; ctx NULL: only to out.log, for text that the caller
  * prints itself. */
@@ -56,7 +56,7 @@ void journal_put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const c
 /* params.txt: sorted "key: value" lines; text holds them unsorted. */
 cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text);
 
-/* settings.json: the settings of the run as `cloob train --settings` takes them. */
+/* settings.json: the settings of the run as `cloob train --settings` reads them. */
 cloob_status journal_settings(cloob_ctx *ctx, journal *j, const char *text);
 
 /* Appends a line to provenance.jsonl: one for every start of the run. */

@@ -117,7 +117,8 @@ cloob_status memory_available(cloob_ctx *ctx, device *dev, size_t *out)
     dev->memory(dev, &total, out);
     if (!text || !*text) return CLOOB_OK;
     if (!memory_parse(text, &limit))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "CLOOB_MEMORY_LIMIT=%s: not a size; write bytes, or 512M, 24G", text);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "CLOOB_MEMORY_LIMIT=%s: not a size; give a number of bytes, or a size such as 24G", text);
     if (*out == 0 || limit < *out) *out = limit;
     return CLOOB_OK;
 }
@@ -200,7 +201,7 @@ static cloob_status refuse(cloob_ctx *ctx, const memory_case *c, const memory_ne
     int64_t max;
     CLOOB_TRY(largest_batch(ctx, c, n->available_bytes, &max));
     if (max) snprintf(batch, sizeof batch, "the largest batch that fits is %lld", (long long)max);
-    return ctx_fail(ctx, CLOOB_ERR_MEMORY, "a batch of %lld does not fit into the memory of %s: needed are %s; %s%s",
+    return ctx_fail(ctx, CLOOB_ERR_MEMORY, "a batch of %lld does not fit into the memory of %s: it needs %s; %s%s",
                     (long long)c->o->batch, c->dev->name, memory_text(n, parts), batch,
                     c->o->grad.checkpoint ? "" : "; `grad_checkpointing` needs less");
 }

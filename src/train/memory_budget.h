@@ -27,8 +27,8 @@ cloob_status memory_plan(cloob_ctx *ctx, const memory_case *c, memory_need *out)
  * 1024). */
 cloob_status memory_available(cloob_ctx *ctx, device *dev, size_t *out);
 
-/* memory_plan, and CLOOB_ERR_MEMORY when it does not fit: what is needed by part, what is free, and the
- * largest batch that would fit. */
+/* memory_plan; fails with CLOOB_ERR_MEMORY if it does not fit: the error has the memory of each part, the free memory,
+ * and the largest batch that fits. */
 cloob_status memory_check(cloob_ctx *ctx, const memory_case *c, memory_need *out);
 
 /* The largest batch up to c's that fits into free memory; 0: none does. */
@@ -37,9 +37,9 @@ cloob_status memory_largest_batch(cloob_ctx *ctx, const memory_case *c, int64_t 
 /* "8G", "8GiB", "512M", "1000000"; false: not a size. */
 bool memory_parse(const char *text, size_t *bytes);
 
-/* Chooses what o, the options of c, recompute so that c plans at most `limit` bytes: first nothing more than before,
- * then cheap ops, then a growing share of the blocks, then all blocks. CLOOB_ERR_MEMORY when that is not enough. `out`:
- * the plan of the choice. */
+/* Chooses what o, the options of c, recompute so that c plans at most `limit` bytes: first nothing in addition, then
+ * cheap ops, then a growing share of the blocks, then all blocks. CLOOB_ERR_MEMORY when that is not enough. `out`: the
+ * plan of the choice. */
 cloob_status memory_fit(cloob_ctx *ctx, const memory_case *c, step_options *o, size_t limit, memory_need *out);
 
 /* "25.70 GiB (parameters 0.90, ...), 139.10 GiB free" */

@@ -1,4 +1,4 @@
-/* Where a run comes from: program, command line, data, host, libraries, devices. A line of provenance.jsonl for every
+/* Provenance of a run: program, command line, data, host, libraries, devices. A line of provenance.jsonl for every
  * start of the run. */
 #include <stdio.h>
 #include <stdlib.h>

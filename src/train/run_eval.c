@@ -235,27 +235,18 @@ static void put(run *r, json_out *line, int64_t epoch, const char *key, const ch
     journal_put(r->log, line, epoch, name, number);
 }
 
-/* Opens class folders with the options of the training data that concern single images and the cache. */
-static cloob_status open_source(cloob_ctx *ctx, const run *r, const source *s, dataset **out)
-{
-    const cloob_data_options *data = &r->o->data;
-    dataset_options o;
-    dataset_options_init(&o);
-    o.max_pixels = data->max_pixels, o.exif_orientation = data->exif_orientation, o.cache = data->cache;
-    return dataset_open(ctx, s->data, &o, out);
-}
-
 /* The accuracy on one source, in the line of results; e NULL: only checks the data and its prompts. */
 static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source *s, int64_t epoch, json_out *line)
 {
     zeroshot_run_options o = { .workers = (int)r->o->workers };
+    dataset_options images = dataset_options_of_images(&r->o->data);
     zeroshot z;
     prompts p = { 0 };
     arena a = { 0 };
     prompt_set set;
     dataset *d;
     int64_t bad;
-    CLOOB_TRY(open_source(ctx, r, s, &d));
+    CLOOB_TRY(dataset_open(ctx, s->data, &images, &d));
     cloob_status status = choose_prompts(ctx, r, s, d, &p, &a, &set);
     if (status == CLOOB_OK && dataset_class_count(d) < 2)
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: zero-shot needs folders of two classes or more", s->data);

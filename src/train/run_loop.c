@@ -165,7 +165,7 @@ static cloob_status report_divergence(cloob_ctx *ctx, const run *r, double lr, c
     if (status != CLOOB_ERR_NUMERIC) return status;
     return ctx_fail(
         ctx, status,
-        "training diverged at step %lld (learning rate %g, loss before %g): %s; lower lr or lengthen warmup",
+        "training diverged at step %lld (learning rate %g, loss before %g): %s; lower `lr` or lengthen `warmup`",
         (long long)r->at.updates + 1, lr, r->sum.loss, cloob_error(ctx));
 }
 
@@ -230,7 +230,7 @@ static cloob_status stop_now(cloob_ctx *ctx, run *r)
                     (long long)r->at.updates, run_name(r));
 }
 
-/* All ranks stop when one of them is asked to. They save together, by the clock of rank 0. */
+/* All ranks stop if one of them is requested to. They save at the same time, by the clock of rank 0. */
 static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
 {
     bool steps = false;

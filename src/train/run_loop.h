@@ -41,7 +41,7 @@ cloob_status run_enter_stage(cloob_ctx *ctx, run *r);
  * rows. */
 double collapse_similarity(const float *x, int64_t n, int64_t d);
 
-/* Where the loss of N pairs starts. */
+/* The initial loss of N pairs. */
 double collapse_start(cloob_method method, int64_t N, double inv_tau);
 
 /* The steps at which a run is checked: 50, 100, 200, 400, ... */
@@ -52,7 +52,7 @@ typedef struct collapse_signs {
     double loss, start;
 } collapse_signs;
 
-/* True when the loss is within a twentieth of its start. */
+/* True when the loss is within a twentieth of its initial value. */
 bool collapse_is_plateau(const collapse_signs *s);
 
 /* True when a modality has collapsed to one point and the loss is on its plateau. */

@@ -395,8 +395,8 @@ cloob_status run_check_memory(cloob_ctx *ctx, run *r)
     memory_case c = memory_case_of(r);
     CLOOB_TRY(set_step_options(ctx, r));
     if (r->o->fit_memory && !memory_parse(r->o->fit_memory, &limit))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`fit_memory` %s: not a size; write bytes, or 512M, 80G",
-                        r->o->fit_memory);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "`fit_memory` %s: not a size; give a number of bytes, or a size such as 80G", r->o->fit_memory);
     if (r->o->fit_memory) CLOOB_TRY(memory_fit(ctx, &c, &r->so, limit, &r->need));
     return memory_check(ctx, &c, &r->need);
 }
@@ -450,7 +450,7 @@ static cloob_status own_device(cloob_ctx *ctx, run *r)
     if (!gpu || comm_size(r->c) == 1) return device_open(ctx, wanted, &r->dev);
     if (gpus > 0 && place >= gpus)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "more ranks than GPUs on one machine, which has %d: start a rank for each", gpus);
+                        "more ranks than GPUs on one machine, which has %d; start one rank per GPU", gpus);
     snprintf(name, sizeof name, "cuda:%d", place);
     return device_open(ctx, name, &r->dev);
 }
@@ -540,7 +540,7 @@ static void describe(cloob_ctx *ctx, run *r)
                      (long long)settings_image_size(r->o, r->at.epoch), (long long)r->at.epoch + 1,
                      r->o->image_size_schedule);
     if (step_params(r->s)->trainable < step_params(r->s)->learned)
-        journal_line(ctx, r->log, "%.3f M parameters are trained, the others stay as they are",
+        journal_line(ctx, r->log, "%.3f M parameters are trained; the others are frozen",
                      (double)step_params(r->s)->trainable / 1e6);
     journal_line(ctx, r->log,
                  "%.1f M parameters; planned peak %.0f of %.0f MiB free: parameters %.0f, optimizer %.0f, image tower "

@@ -71,7 +71,7 @@ typedef struct run {
     loader *batches;
     journal *log;
     journal_tee tee;     /* on rank 0: lines of the context to out.log */
-    layer_norms *layers; /* NULL: not asked for, or another rank */
+    layer_norms *layers; /* NULL: not requested, or not rank 0 */
     run_start start;
     run_plan plan;
     run_position at;
@@ -96,21 +96,21 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r);
 /* The share of the first samples that may be unreadable. */
 double run_bad_share(const run *r);
 
-/* ---- where the run comes from, provenance.c ---- */
+/* ---- provenance of the run: provenance.c --------------------------------------------------------- */
 
 /* An object: version and commit, command line, data digests, host, libraries, device. */
 void provenance_put(cloob_ctx *ctx, const run *r, json_out *w, const char *key);
 
 /* ---- events for the caller's on_log ---- */
 
-/* Begins {"event": NAME, "step": ..., "epoch": ...}; the caller adds members and calls run_event_end, which passes the
- * line on and releases it. Nothing is passed on other ranks than 0 or without on_log. */
+/* Begins {"event": NAME, "step": ..., "epoch": ...}; the caller adds members and calls run_event_end, which calls
+ * on_log on rank 0, if it is set, and releases the line. */
 json_out run_event_begin(const run *r, const char *name, int64_t epoch);
 void run_event_end(const run *r, json_out *event);
 
 /* ---- the image decoder (`image_decoder`), image_decoder.c ---- */
 
-/* Opens the GPU's decoder if it is asked for. */
+/* Opens the GPU's decoder if it is requested. */
 cloob_status run_open_decoder(cloob_ctx *ctx, run *r);
 /* Chooses the decoder for a loader with options lo; auto times both. */
 cloob_status run_choose_decoder(cloob_ctx *ctx, run *r, loader_options *lo);

@@ -152,26 +152,26 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
         if (text && strcmp(text, SETTINGS_COMMAND) == 0)
             return ctx_fail(
                 ctx, CLOOB_ERR_ARGUMENT,
-                "`%s` in the file of settings is a command (pipe:), which is not run out of a file; give `%s` again",
+                "`%s` in the file of settings is a command (pipe:), which is not run from a file; give `%s` again",
                 table[i].field, table[i].field);
     }
     CLOOB_TRY(settings_check_name(ctx, o->name));
     const rule rules[] = {
         { o->save_every && settings_save_interval(o->save_every, &steps) <= 0,
-          "`save_every` must be a time or a number of steps, as 90s, 30m, 2h or 500steps" },
+          "`save_every` must be a time or a number of steps, such as 90s, 30m, 2h or 500steps" },
         { o->lora && !settings_lora(o->lora, &rank, &scale),
-          "`lora` must be a rank, with a scale where it is not the rank: r=8, or r=8,alpha=16" },
+          "`lora` must be a rank, optionally with alpha: r=8, or r=8,alpha=16" },
         { o->image_size_schedule && !settings_image_stages(o->image_size_schedule, stage),
-          "`image_size_schedule` must be sizes with the epochs they begin at, as 112,160@11,224@25" },
+          "`image_size_schedule` must be sizes with their first epochs, such as 112,160@11,224@25" },
         { o->report_to[0] && strcmp(o->report_to, "tensorboard") != 0 && strcmp(o->report_to, "none") != 0,
-          "`report_to` must be tensorboard or none; W&B, MLflow and other trackers read what `log_to` streams: see "
+          "`report_to` must be tensorboard or none; for W&B, MLflow and other trackers use `log_to`: see "
           "docs/reference/training.md" },
         { o->early_stop && !early_stop_parse(o->early_stop, metric, &patience),
-          "`early_stop` must be a metric and a number of evaluations, as val_loss:3" },
+          "`early_stop` must be a metric and a number of evaluations, such as val_loss:3" },
         { o->image_std[0] > 0 && (o->image_std[1] <= 0 || o->image_std[2] <= 0), "`image_std` must be above 0" },
         { o->image_std[0] <= 0 && (o->image_std[1] > 0 || o->image_std[2] > 0), "`image_std` must be above 0" },
         { o->image_std[0] <= 0 && (o->image_mean[0] != 0 || o->image_mean[1] != 0 || o->image_mean[2] != 0),
-          "`image_mean` and `image_std` go together" },
+          "`image_mean` and `image_std` must be given together" },
     };
     return first_broken(ctx, rules, sizeof rules / sizeof *rules);
 }
@@ -186,8 +186,8 @@ static cloob_status check_metrics(cloob_ctx *ctx, const cloob_train_options *o)
     for (int i = 0; i < 2; i++)
         if (name[i] && !metric_is_evaluated(o, name[i]))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                            "`%s`: this run does not evaluate %s; val_loss, clip_val_loss, text_to_image_R@1 and the "
-                            "like need `val_data`, zeroshot-val-top1 needs `zeroshot_data`",
+                            "`%s`: this run does not evaluate %s; val_loss, clip_val_loss, text_to_image_R@1 and "
+                            "similar metrics need `val_data`, zeroshot-val-top1 needs `zeroshot_data`",
                             i ? "early_stop" : "keep_best", name[i]);
     return CLOOB_OK;
 }
@@ -200,27 +200,27 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
         { !o->train_data && !typed, "`train_data` is needed (or `type` synthetic, to try a run without data)" },
         { o->lock_image && o->lock_text && !o->lock_image_unlocked_groups && !o->lock_text_unlocked_layers,
           "`lock_image` and `lock_text` together leave nothing to train" },
-        { o->lock_image_unlocked_groups && !o->lock_image, "`lock_image_unlocked_groups` goes with `lock_image`" },
-        { o->lock_text_unlocked_layers && !o->lock_text, "`lock_text_unlocked_layers` goes with `lock_text`" },
-        { o->resume && o->pretrained, "`resume` and `pretrained`: a resumed run has its weights already" },
-        { o->finetune && !o->pretrained && !o->resume, "`finetune` begins with weights: give `pretrained`" },
+        { o->lock_image_unlocked_groups && !o->lock_image, "`lock_image_unlocked_groups` requires `lock_image`" },
+        { o->lock_text_unlocked_layers && !o->lock_text, "`lock_text_unlocked_layers` requires `lock_text`" },
+        { o->resume && o->pretrained,
+          "`resume` cannot be combined with `pretrained`: a resumed run already has its weights" },
+        { o->finetune && !o->pretrained && !o->resume, "`finetune` needs `pretrained` weights" },
         { o->resume && strcmp(o->resume, "latest") == 0 && !o->name, "`resume` latest needs the `name` of the run" },
         { o->image_size_schedule && o->force_image_size > 0,
           "`image_size_schedule` and `force_image_size` both set the image size; give one of them" },
         { o->data.upsampling && !o->data.resampled, "`upsampling` needs `resampled`" },
         { cooldown && o->epochs_cooldown < 1, "`lr_scheduler` const-cooldown needs `epochs_cooldown`" },
-        { o->epochs_cooldown > 0 && !cooldown, "`epochs_cooldown` goes with `lr_scheduler` const-cooldown" },
+        { o->epochs_cooldown > 0 && !cooldown, "`epochs_cooldown` requires `lr_scheduler` const-cooldown" },
         { o->epochs >= 0 && o->epochs_cooldown > o->epochs, "`epochs_cooldown` is more than `epochs`" },
         { o->restart_cycles > 1 && strcmp(o->lr_scheduler, "cosine-restarts") != 0,
-          "`restart_cycles` goes with `lr_scheduler` cosine-restarts" },
+          "`restart_cycles` requires `lr_scheduler` cosine-restarts" },
         { o->restart_epochs > 0 && strcmp(o->lr_scheduler, "cosine-restarts") != 0,
-          "`restart_epochs` goes with `lr_scheduler` cosine-restarts" },
+          "`restart_epochs` requires `lr_scheduler` cosine-restarts" },
         { o->restart_epochs > 0 && o->restart_cycles > 1,
-          "`restart_epochs` and `restart_cycles` say the same in two ways; give one of them" },
-        { o->zeroshot_set && !o->zeroshot_prompts,
-          "`zeroshot_set` names a set of `zeroshot_prompts`, which is not given" },
+          "`restart_epochs` and `restart_cycles` both set the length of a cycle; give one of them" },
+        { o->zeroshot_set && !o->zeroshot_prompts, "`zeroshot_set` requires `zeroshot_prompts`" },
         { o->zeroshot_prompts && !o->zeroshot_data && !o->imagenet_val && !o->imagenet_v2,
-          "`zeroshot_prompts` needs the class folders: `zeroshot_data`" },
+          "`zeroshot_prompts` needs class folders: give `zeroshot_data`" },
         { o->analyze && !o->val_data, "`analyze` needs `val_data`" },
         { o->save_embeddings && !o->val_data, "`save_embeddings` needs `val_data`" },
     };
@@ -232,7 +232,7 @@ cloob_status settings_check_report_loss(cloob_ctx *ctx, const cloob_train_option
     bool of_open_clip = strcmp(o->method, "clip") == 0 || strcmp(o->method, "siglip") == 0;
     if (strcmp(o->report_loss, "open_clip") != 0 || of_open_clip) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                    "`report_loss` open_clip goes with `method` clip or siglip, the losses that open_clip has");
+                    "`report_loss` open_clip requires `method` clip or siglip, the losses that open_clip has");
 }
 
 cloob_status settings_check(cloob_ctx *ctx, const cloob_train_options *o)

@@ -28,21 +28,21 @@ void settings_put_json(json_out *w, const char *key, const cloob_train_options *
 /* The rows of train_options.def, then the rows of data_options.def for `data`; offsets are in cloob_train_options. */
 const option_desc *train_option_table(int64_t *count);
 
-/* Recipes, the paper's among them: a name, the recipe it begins with (or NULL), and a description. */
+/* Presets, including the paper's: a name, the preset that it extends (or NULL), and a description. */
 typedef struct train_preset {
     const char *name, *like, *help;
 } train_preset;
-/* What a recipe sets, as texts for option_set, and the source of the value. */
+/* A setting of a preset, as texts for option_set, and the source of the value. */
 typedef struct train_preset_row {
     const char *preset, *setting, *value, *source;
 } train_preset_row;
 const train_preset *preset_table(int64_t *count);
 const train_preset_row *preset_rows(int64_t *count);
 
-/* Sets a recipe's values; other options are left alone. */
+/* Sets the values of a preset; other options do not change. */
 cloob_status preset_apply(cloob_ctx *ctx, const char *name, cloob_train_options *o);
 
-/* The settings of a run to resume. `resume`: its name under `logs`, or its folder. *out is NULL where it names no
+/* The settings of a run to resume. `resume`: its name under `logs`, or its folder. *out is NULL if it does not name a
  * run: "latest", or a checkpoint. The options belong to the handle; they resume from the newest checkpoint. */
 typedef struct run_settings run_settings;
 cloob_status run_settings_open(cloob_ctx *ctx, const char *logs, const char *resume, run_settings **out);
@@ -53,8 +53,8 @@ cloob_status run_settings_apply(cloob_ctx *ctx, cloob_train_options *o, run_sett
 bool run_settings_has_own_loss(const run_settings *s);
 void run_settings_close(run_settings *s);
 
-/* Sets the members that a JSON object in a file names, as settings.json of a run or {"preset": "cc", "lr": 1e-3}: the
- * preset first. o NULL: the options of *keep, which begin as defaults. Strings belong to *keep, which
+/* Sets the members of a JSON object in a file, such as settings.json of a run or {"preset": "cc", "lr": 1e-3}; the
+ * preset comes first. o NULL: the options of *keep, which begin as defaults. Strings belong to *keep, which
  * run_settings_close frees. A source that is a command becomes SETTINGS_COMMAND. */
 cloob_status settings_load(cloob_ctx *ctx, const char *path, cloob_train_options *o, run_settings **keep);
 

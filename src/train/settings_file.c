@@ -169,7 +169,7 @@ static cloob_status load(cloob_ctx *ctx, const char *path, run_settings *s, cloo
     json *root;
     CLOOB_TRY(json_read_file(ctx, &s->a, path, &root));
     if (root->kind != JSON_OBJECT)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: must be a JSON object of settings, as {\"lr\": 1e-3}", path);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: must be a JSON object of settings, such as {\"lr\": 1e-3}", path);
     const char *preset = json_string(json_get(root, "preset"));
     if (preset) CLOOB_TRY(preset_apply(ctx, preset, o));
     for (const json *v = json_first(root); v; v = json_next(v))

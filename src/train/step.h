@@ -15,7 +15,7 @@
 #include "model/tower.h"
 #include "train/hopfield_memory.h"
 
-/* A loss of the caller's own (cloob/train.h); call NULL: the method's. */
+/* A custom loss (cloob/train.h); call NULL: the method's. */
 typedef struct step_loss {
     bool (*call)(void *user, cloob_loss_call *c);
     void *user;
@@ -95,11 +95,11 @@ int64_t patch_dropout_tokens(const model_config *c);
  * `number`. */
 void patch_dropout_draw(cloob_ctx *ctx, const model_config *c, uint64_t seed, int64_t number, int64_t first_row,
                         int64_t rows, int32_t *kept);
-/* What patch dropout draws from: the seed of the run, and the number of the step whose batch is staged next (0 at
- * first). */
+/* Sets the source of patch dropout's draws: the seed of the run, and the number of the step whose batch is staged next
+ * (0 at first). */
 void step_set_draws(step *s, uint64_t seed, int64_t next);
 
-/* loss_train_factor of the method; 1 with a loss of the caller's own. */
+/* loss_train_factor of the method; 1 with a custom loss. */
 double step_train_factor(const step_options *o, double inv_tau);
 
 params *step_params(step *s);

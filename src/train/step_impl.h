@@ -81,7 +81,7 @@ typedef struct bucket {
     comm_request request;
 } bucket;
 
-/* ---- a loss of the caller's own, own_loss.c ---- */
+/* ---- a custom loss, own_loss.c ---- */
 
 typedef struct own_loss own_loss;
 
@@ -106,7 +106,7 @@ struct step {
     int texts, now; /* count; current one */
     int *choice;    /* (accum), while a batch is staged */
     batch_upload *in;
-    int32_t *kept[2]; /* patch dropout: of the batch staged last and the one before, (accum, batch, K); NULL: none */
+    int32_t *kept[2]; /* patch dropout: of the last two staged batches, (accum, batch, K); NULL: none */
     uint64_t seed;
     int64_t staged;          /* batches, over the whole run */
     hopfield_memory *stored; /* the Hopfield memory; NULL: the batch */
@@ -141,6 +141,6 @@ static inline bool step_two_streams(const step *s) { return s->dev->side && step
 /* Called after each backward node that completes a parameter's gradient: its bucket may be complete. */
 void step_on_grad(void *user, int row);
 
-void step_forget(step *s, int text); /* drops the recording with this text tower, if any */
+void step_forget(step *s, int text); /* discards the captured step with this text tower, if any */
 
 #endif

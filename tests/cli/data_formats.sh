@@ -5,7 +5,7 @@ set -u
 . "$(dirname "$0")/fixture.sh"
 count() { "$cloob" info --json "$1" 2> err | grep -oE '"(samples|count)": ?[0-9]+' | grep -oE '[0-9]+' | head -1; }
 
-# Columns by their usual names, whatever the separator; addresses are refused with a reason.
+# Columns by their usual names, whatever the separator; URLs are refused with a reason.
 mkdir -p csv && cp -r world/images csv/images
 rows() { awk -F'\t' -v OFS="$1" 'NR > 1 { gsub(/,|;/, " ", $2); print $1, $2 }' world/train.tsv; }
 for header in filepath,title image,caption path,text file_name,sentence filename,caption; do
@@ -15,8 +15,8 @@ done
 { echo 'caption;image'; rows ';' | awk -F';' -v OFS=';' '{ print $2, $1 }'; } > csv/list.csv
 "$cloob" info csv/list.csv > out 2> err || fail "caption;image: $(cat err)"
 printf 'url,caption\nhttp://example.org/a.jpg,a dog\n' > csv/list.csv
-"$cloob" info csv/list.csv > out 2> err && fail "addresses were taken for files"
-grep -q 'from disk' err || fail "addresses: $(cat err)"
+"$cloob" info csv/list.csv > out 2> err && fail "URLs were taken for files"
+grep -q 'images are URLs' err || fail "URLs: $(cat err)"
 printf 'photo,words\na.jpg,a dog\n' > csv/list.csv
 "$cloob" info csv/list.csv > out 2> err && fail "unknown columns were taken"
 grep -q -- '--csv-img-key' err || fail "unknown columns: $(cat err)"

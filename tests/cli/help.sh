@@ -69,7 +69,7 @@ former benchmark eval suite
 former ablate sweep --by method
 former average convert
 former preprocess info
-"$cloob" average a b c > /dev/null 2> "$err"; [ $? = 2 ] && grep -q -- '--out M is needed' "$err" || fail "average without --out: $(cat "$err")"
+"$cloob" average a b c > /dev/null 2> "$err"; [ $? = 2 ] && grep -q -- '--out M is required' "$err" || fail "average without --out: $(cat "$err")"
 "$cloob" eval nosuch > /dev/null 2> "$err"; [ $? = 2 ] && grep -q zeroshot "$err" || fail "eval nosuch: $(cat "$err")"
 for c in embed "eval zeroshot" "eval suite" classify "search index" "bench step" "bench embed" "bench data" train info; do
     for flag in batch-size batch; do

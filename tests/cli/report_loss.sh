@@ -19,6 +19,6 @@ awk -v a="$(value a.json)" -v b="$(value b.json)" 'BEGIN { exit !(a > 0 && b / a
 grep -q 'open_clip has clip and siglip' err || fail "a method that open_clip does not have: $(cat err)"
 "$cloob" train "${same[@]}" --method cloob --report-loss open_clip --name refused > out 2> err
 [ $? = 2 ] || fail "train prints its own value as open_clip's: $(cat err)"
-grep -q -e '--report-loss open_clip goes with --method clip or siglip' err || fail "train, a method that open_clip does not have: $(cat err)"
+grep -q -e '--report-loss open_clip requires --method clip or siglip' err || fail "train, a method that open_clip does not have: $(cat err)"
 [ $bad = 0 ] && echo "losses are reported on open_clip's scale"
 exit $bad

@@ -50,7 +50,7 @@ fi
 # an empty file is called empty
 : > empty.jpg
 : > empty.tsv
-refused 1 'empty.jpg: an empty file is no image' info empty.jpg --view seen.png --size 32
+refused 1 'empty.jpg: the image file is empty' info empty.jpg --view seen.png --size 32
 refused 1 'empty.tsv: the file is empty' train $train --train-data empty.tsv --name empty
 
 # an empty crop is no image

@@ -42,7 +42,7 @@ limited() {
     shift
     (ulimit -f 1; exec "$cloob" "$@" > printed 2> err)
     code=$?
-    [ $code = 1 ] && grep -q "$out.*cannot write\|$out.*no room" err || fail "ulimit -f, cloob $*: exit code $code: $(tail -1 err)"
+    [ $code = 1 ] && grep -q "$out.*cannot write\|$out.*cannot reserve" err || fail "ulimit -f, cloob $*: exit code $code: $(tail -1 err)"
     [ ! -e "$out" ] || fail "ulimit -f, cloob $*: left $out"
 }
 limited big.safetensors convert model.safetensors big.safetensors

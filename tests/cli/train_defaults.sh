@@ -82,7 +82,7 @@ has typed 'epochs: 4'
 has typed 'hopfield_warmup: 7'
 has typed 'aug_scale_min: 0.8'
 "$cloob" train --finetune "${same[@]}" --max-steps 1 --name aimless > out 2> err && fail "--finetune without weights"
-grep -q 'begins with weights' err || fail "--finetune without weights: $(cat err)"
+grep -q 'needs --pretrained weights' err || fail "--finetune without weights: $(cat err)"
 "$cloob" train --resume tuned --max-steps 3 --threads 1 > out 2> err || fail "resume of a fine-tuned run: $(cat err)"
 "$cloob" train --preset small --train-data world/train.tsv "${few[@]}" --force-image-size 32 --max-steps 1 --name small > out 2> err || fail "small: $(cat err)"
 has small 'model: tiny'

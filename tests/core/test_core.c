@@ -148,6 +148,14 @@ static void utf8_refuses_what_is_not(void)
     CHECK(utf8_decode("\x80", 1, &code) == 0);
 }
 
+static void words_of_a_list_are_whole(void)
+{
+    static const char list[] = "one two-three four";
+    CHECK(text_has_word(list, "one") && text_has_word(list, "two-three") && text_has_word(list, "four"));
+    CHECK(!text_has_word(list, "two") && !text_has_word(list, "our") && !text_has_word(list, "one two-three"));
+    CHECK(!text_has_word(list, "") && !text_has_word(list, " ") && !text_has_word(NULL, "one"));
+}
+
 static void files_are_replaced_whole_or_not_at_all(void)
 {
     cloob_ctx *ctx = cloob_ctx_create(NULL);
@@ -224,6 +232,7 @@ int main(void)
     RUN(loops_cover_every_index_once);
     RUN(a_delayed_thread_does_not_delay_others);
     RUN(utf8_refuses_what_is_not);
+    RUN(words_of_a_list_are_whole);
     RUN(files_are_replaced_whole_or_not_at_all);
     RUN(threads_may_write_the_same_file);
     RUN(errors_are_one_line_and_can_be_wrapped);

@@ -99,7 +99,7 @@ static cloob_status host_broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t 
 static cloob_status host_barrier(cloob_ctx *ctx, comm *c)
 {
     if (gpu.peer_comes) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_PEER, "rank 1 of 2 gave no sign of life in %g s", c->timeout);
+    return ctx_fail(ctx, CLOOB_ERR_PEER, "rank 1 of 2 did not respond in %g s", c->timeout);
 }
 
 static cloob_ctx *ctx;

@@ -104,7 +104,7 @@ static void what_does_not_end_is_stopped(void)
     double waited = synchronise();
     CHECK(waited > 0.4 && waited < 10);
     CHECK(comm_host_sum(ctx, base, &one, 1) == CLOOB_ERR_PEER); /* before anything is saved */
-    CHECK(strstr(cloob_error(ctx), "did not end in 0.5 s") && strstr(cloob_error(ctx), "every rank answers"));
+    CHECK(strstr(cloob_error(ctx), "did not end in 0.5 s") && strstr(cloob_error(ctx), "every rank responds"));
     CHECK(comm_has_lost(base));
     CHECK(comm_watch_enter(ctx, w) == CLOOB_ERR_PEER);
     close_all(true);

@@ -62,7 +62,7 @@ refused 1 "two classes" probe --train single --test fine
 counted '"class_gaps": 4' '"classes": 2' -- probe --train gaps --test gaps --lambda 1
 counted '"unknown_labels": 2' '"test_acc": ' -- probe --train fine --test unknown --lambda 1
 refused 1 "row 2 " probe --train negative --test fine --lambda 1
-refused 1 "row 2 holds 0.5" probe --train fraction --test fine --lambda 1
+refused 1 "row 2 is 0.5" probe --train fraction --test fine --lambda 1
 refused 1 "row 2, column 1" probe --train nan --test fine --lambda 1
 refused 1 "row 2, column 1" probe --train fine --test nan --lambda 1
 refused 1 "row 2, column 1" probe --train fine --val nan --test fine
@@ -98,7 +98,7 @@ head -c 30 blue.png > many/blue/6.png
 prompts() { printf '{"a": {"classes": [%s], "templates": ["%s"]}}' "$1" "$2" > p.json; }
 
 counted '"n": 3' '"bad": 2' '"empty_classes": 1' '{"name": "none", "n": 0, "top1": null' -- zeroshot --checkpoint $m --data d
-refused 2 "1 classes" zeroshot --checkpoint $m --data one
+refused 2 "two classes, not 1" zeroshot --checkpoint $m --data one
 refused 1 "none of the 2 samples" zeroshot --checkpoint $m --data junk
 refused 1 empty zeroshot --checkpoint $m --data empty
 refused 1 nowhere zeroshot --checkpoint $m --data nowhere

@@ -330,7 +330,7 @@ static void invalid_labels_are_refused(void)
     t = TENSOR(CLOOB_F32, whole, 4);
     CHECK_OK(ctx, labels_read(ctx, out, &t, 4, "y"));
     t = TENSOR(CLOOB_F32, broken, 4);
-    CHECK(labels_read(ctx, out, &t, 4, "y") == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "row 1 holds 1.5"));
+    CHECK(labels_read(ctx, out, &t, 4, "y") == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "row 1 is 1.5"));
 }
 
 static void imagenet_fits_the_plan(void)

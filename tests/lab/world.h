@@ -29,7 +29,8 @@ static inline void world_options(cloob_train_options *o)
     o->device = "cpu", o->logs = root, o->report_to = "none";
 }
 
-/* Draws a world of `count` pairs and runs the tests, or skips them where images cannot be drawn. Returns the exit code. */
+/* Draws a world of `count` pairs and runs the tests, or skips them where images cannot be drawn. Returns the exit
+ * code. */
 static inline int world_run(int64_t count, void (*tests)(void))
 {
     synth_options o;

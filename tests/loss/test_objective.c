@@ -271,7 +271,7 @@ static void patterns_that_cancel_are_refused(void)
     loss_options o = options(CLOOB_METHOD_CLOOB, LOSS_CPU, 30, 0);
     o.unchecked = true;
     for (int64_t i = 0; i < 64 * 32; i++) p.u[i] = i % 32 == 0 ? (i / 32 < 32 ? 1.0f : -1.0f) : 0.0f;
-    refused(&p, o, CLOOB_ERR_NUMERIC, "x row 0 retrieves from U is zero");
+    refused(&p, o, CLOOB_ERR_NUMERIC, "x row 0 from U is zero");
     problem_free(&p);
 }
 

@@ -1,6 +1,6 @@
-/* AMX's tile unit in C, as far as GEMMs of bf16 and bytes use it: eight tiles of up to 16 rows of 64 bytes per thread. The
- * kernel's own code (tensor/cpu/gemm_amx_body.h) runs on it as gemm_emulated and gemm_u8_emulated. Using a tile that is not configured,
- * or leaving one configured, ends the test. */
+/* AMX's tile unit in C, as far as GEMMs of bf16 and bytes use it: eight tiles of up to 16 rows of 64 bytes per thread.
+ * The kernel's own code (tensor/cpu/gemm_amx_body.h) runs on it as gemm_emulated and gemm_u8_emulated. Using a tile
+ * that is not configured, or leaving one configured, ends the test. */
 #ifndef TESTS_TILE_EMULATION_H
 #define TESTS_TILE_EMULATION_H
 

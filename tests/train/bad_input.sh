@@ -30,7 +30,7 @@ refused 2 --save-every --save-every 10weeks
 refused 2 --csv-separator --csv-separator ab
 refused 2 --image-mean --image-mean 0.5 0.5
 refused 2 --image-std --image-mean 0.5,0.5,0.5 --image-std 0,1,1
-refused 2 'need each other' --image-mean 0.5 0.5 0.5
+refused 2 'must be given together' --image-mean 0.5 0.5 0.5
 refused 2 nosuch --aug-cfg nosuch=1
 refused 2 scale --aug-cfg scale=2,3
 for name in a/b . .. '' /tmp ../up $'two\nlines'; do refused 2 --name --name "$name"; done

@@ -39,7 +39,7 @@ stopped() { # FLAGS...: stops rank 1 once there is a checkpoint
     wait $job
     code=$?
     [ $code != 0 ] && [ $code != 124 ] || fail "a stopped rank $1: code $code"
-    grep -q "rank $1 of 2 gave no sign of life while the others waited 2 s" "$dir/out" || fail "a stopped rank $1 is not named: $(cat "$dir/out")"
+    grep -q "rank $1 of 2 did not respond while the others waited 2 s" "$dir/out" || fail "a stopped rank $1 is not named: $(cat "$dir/out")"
     for _ in $(seq 100); do grep -qs '^State:.[^Z]' "/proc/$rank/status" || return 0; sleep 0.1; done
     fail "the stopped rank is still there: $(cat "/proc/$rank/status" | head -3)"
     kill -KILL "$rank"

@@ -36,7 +36,7 @@ grep -qx 'init_inv_tau: 15' logs/d/params.txt && grep -qx 'epochs: 1' logs/d/par
 base=(train "${small[@]}" --name x)
 echo '{"train_data": "pipe:touch ran; cat x.tar", "dataset_type": "webdataset"}' > bad.json
 refused 2 "is a command (pipe:)" --settings bad.json --dataset-type webdataset
-[ -e ran ] && fail "a command was run out of a file"
+[ -e ran ] && fail "a command was run from a file"
 echo '{"log_to": "pipe:touch ran"}' > bad.json && refused 1 "log_to is not a setting" --settings bad.json
 echo '{"lr": "fast"}' > bad.json && refused 1 "bad.json: lr must be auto, or a number" --settings bad.json
 echo '{"train_data": ["pipe:touch ran"]}' > bad.json && refused 1 "bad.json: train_data must" --settings bad.json

@@ -125,9 +125,6 @@ bool opt_given(const char *name);
 /* Replaces each `field` in an error of the library by the corresponding flag of the current command. */
 void opt_with_flags(const char *text, char *out, size_t size);
 
-/* Whether `name` is one of the words in `list` (may be NULL). */
-bool opt_names(const char *list, const char *name);
-
 /* Edit distance of a and b, for "did you mean". */
 int opt_distance(const char *a, const char *b);
 

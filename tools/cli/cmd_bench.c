@@ -118,9 +118,9 @@ const command bench_step = {
     .usage = "--model RN50 --batch-size B [--method M] [--precision bf16]",
     .details =
         "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is the "
-        "median. peak_bytes is the process's largest resident size, on a GPU the memory in use there. --profile lists "
-        "the ops of both towers, the slowest first, with calls and time in one step, and GFLOP and GB of operands "
-        "per second. The device is synchronised after each op, so a profiled run is slower.\n"
+        "median. peak_bytes is the largest resident size of the process, or on a GPU the memory in use. --profile "
+        "lists the ops of both towers, slowest first: calls and time per step, and GFLOP and GB of operands per "
+        "second. The device is synchronised after each op, so a profiled run is slower.\n"
         "\n"
         "  cloob bench step --model RN50 --batch-size 512 --method cloob --device cuda --precision amp_bf16 --json",
 };
@@ -135,7 +135,7 @@ const command bench_embed = {
     .usage = "--model RN50 --batch-size B [--text]",
     .details =
         "From bytes or tokens in host memory to unit rows in host memory; random inputs, freshly initialised weights. "
-        "--profile lists the ops, the slowest first; matrix multiplications and convolutions by their sizes.\n"
+        "--profile lists the ops, slowest first; matrix multiplications and convolutions have a row for each size.\n"
         "\n"
         "  cloob bench embed --model RN50 --batch-size 1 --device cpu --json",
 };
@@ -157,7 +157,7 @@ static const opt_row data_rows[] = {
     { "batches", OPT_INT, &data.batches, "0", "N", "batches to time; 0: whole epochs", OPT_NOT_NEGATIVE },
     { "epochs", OPT_INT, &data.epochs, "1", "N", "epochs to time", OPT_POSITIVE },
     { "eval", OPT_FLAG, &data.eval, NULL, NULL, "evaluation views in order instead of training crops", 0 },
-    { "image-decoder", OPT_STRING, &data.image_decoder, "cpu", "cpu|gpu", "what decodes and crops JPEGs", 0 },
+    { "image-decoder", OPT_STRING, &data.image_decoder, "cpu", "cpu|gpu", "where JPEGs are decoded and cropped", 0 },
     { "vocab", OPT_STRING, &data.vocab, NULL, "FILE", "tokenize the captions too, with these merges", 0 },
     { "context-length", OPT_INT, &data.context, "77", "N", "tokens per caption", OPT_POSITIVE },
     { "num-samples", OPT_INT, &num_samples, "0", "N", "samples per epoch; 0: all", OPT_NOT_NEGATIVE },
@@ -170,7 +170,7 @@ static int run_data(const command *self, cloob_ctx *ctx)
     data_bench_result r;
     cloob_dataset *set = NULL;
     if (!opt_given("data") && opt_words.count) source = opt_words.item[0];
-    if (data.workers > 1024 || data.ahead > 1024) return cli_usage(self, "--workers and --ahead: at most 1024");
+    if (data.workers > 1024 || data.ahead > 1024) return cli_usage(self, "--workers and --ahead must be at most 1024");
     data.seed = (uint64_t)common.seed, data_set.num_samples = num_samples;
     cloob_status status = cloob_dataset_open(ctx, source, cli_data_ready(&data_set), &set);
     if (status == CLOOB_OK) status = data_bench(ctx, set, &data, &r);
@@ -188,12 +188,12 @@ static int run_data(const command *self, cloob_ctx *ctx)
 const command bench_data = {
     .name = "bench data",
     .run = run_data,
-    .help = "samples per second that the loader delivers",
+    .help = "samples per second of the data loader",
     .options = data_rows,
     .sets = data_sets,
     .uses = USES_SEED,
     .usage = "[--data SET] [--workers N]",
-    .details = "Reads, decodes and crops (and tokenizes, with --vocab) as training does, with nothing else to do. "
+    .details = "Reads, decodes and crops (and tokenizes, with --vocab) as training does, without training. "
                "Without --data the images are random and need no decoding. wait_share is the part of the time spent "
                "waiting for the workers.\n"
                "\n"
@@ -246,8 +246,9 @@ const command bench_loss = {
     .options = loss_rows,
     .uses = USES_SEED,
     .usage = "--n N --dim D [--method M] [--precision bf16]",
-    .details = "Random unit rows. peak_bytes is what the process, or the GPU, took beyond the embeddings, the "
-               "gradients included.\n"
-               "\n"
-               "  cloob bench loss --n 32768 --dim 1024 --precision bf16 --device cuda --json",
+    .details =
+        "Random unit rows. peak_bytes is the memory of the process, or on the GPU, in addition to the embeddings; it "
+        "includes the gradients.\n"
+        "\n"
+        "  cloob bench loss --n 32768 --dim 1024 --precision bf16 --device cuda --json",
 };

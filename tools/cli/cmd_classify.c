@@ -361,7 +361,7 @@ static int read_labels(const command *self, cloob_ctx *ctx, words *labels, words
     if (o.labels_file) code = read_words(self, ctx, o.labels_file, labels);
     else split(must(strdup(o.labels)), ",", labels);
     if (code < 0 && labels->count < 2)
-        code = cli_usage(self, "%s: give two labels or more%s", o.labels ? o.labels : o.labels_file,
+        code = cli_usage(self, "%s: give at least two labels%s", o.labels ? o.labels : o.labels_file,
                          o.labels ? ", separated by commas" : ", one per line");
     if (code < 0 && o.templates) code = read_words(self, ctx, o.templates, templates);
     return code;
@@ -406,7 +406,7 @@ const command cmd_classify = {
     .uses = USES_PRECISION,
     .usage = "--checkpoint M --labels \"a,b,c\"|--labels-file F [OPTIONS] PATH...",
     .details =
-        "PATH is an image, a folder (with the folders in it) or a pattern such as 'photos/*.jpg'. Photos are turned "
+        "PATH is an image, a folder (including its subfolders) or a pattern such as 'photos/*.jpg'. Photos are turned "
         "upright by their EXIF orientation. Unreadable images are skipped and counted. Probabilities are the softmax "
         "over your labels; they sum to 1, so add a label such as \"something else\" if none may apply.\n"
         "\n"

@@ -55,7 +55,7 @@ static bool are_two_files(const opt_list *path)
     return !file_is_dir(path->item[0]) && !file_is_dir(path->item[1]);
 }
 
-/* ---- the command ---- */
+/* ---- the command --------------------------------------------------------------------------------- */
 
 static cloob_status with_paper(cloob_ctx *ctx)
 {
@@ -67,14 +67,14 @@ static cloob_status with_paper(cloob_ctx *ctx)
 static int check(const command *self)
 {
     if (o.paper && (o.how.by || o.how.metrics || o.where.count))
-        return cli_usage(self, "--paper is for results of cloob eval alone: leave out --by, --metrics, --where");
+        return cli_usage(self, "--paper cannot be combined with --by, --metrics or --where");
     if (o.paper && strcmp(o.format, "text") != 0 && strcmp(o.format, "markdown") != 0)
-        return cli_usage(self, "--format %s: --paper has text and markdown; --json is for programs", o.format);
+        return cli_usage(self, "--format %s: --paper supports text, markdown and --json", o.format);
     if (o.paper) return -1;
     if (!opt_words.count) return cli_usage(self, "needs folders of runs, or two files");
     if (opt_words.count == 1 && file_exists(opt_words.item[0]) && !file_is_dir(opt_words.item[0]) && !o.how.by)
         return cli_usage(self, "needs two files, got 1, or --by");
-    if (o.how.alpha >= 1) return cli_usage(self, "--alpha %g: needs a number below 1", o.how.alpha);
+    if (o.how.alpha >= 1) return cli_usage(self, "--alpha %g: must be below 1", o.how.alpha);
     return -1;
 }
 
@@ -96,15 +96,15 @@ const command cmd_compare = {
         "Groups runs by a setting (--by; default: the method) and prints means with bootstrap intervals, rank-sum "
         "tests of all pairs corrected by Holm, and Cliff's delta. RUN is the folder of a run, an ablation or a sweep, "
         "or a sweep's results.jsonl. For a sweep, the final runs are compared; --where stage=search compares its "
-        "search runs. Unfinished runs are left out and named.\n"
+        "search runs. Unfinished runs are left out; a warning names them.\n"
         "\n"
         "Two files without --by are two groups. Each line of a file is one run: a JSON object whose numbers are its "
         "metrics. The test is the unpaired Wilcoxon rank-sum test, exact for up to 8 values without ties, otherwise "
         "normal with tie and continuity correction. The paper calls a difference significant below 5 %. With five runs "
         "a side the smallest exact two-sided p is 0.0079, with three it is 0.1: three runs cannot be significant.\n"
         "\n"
-        "--paper prints the published tables of CLOOB and CLIP, in per cent, with the mean of the results that are "
-        "given: folders of cloob eval suite, files of cloob eval zeroshot --json, training runs with --imagenet-val. "
+        "--paper prints the published tables of CLOOB and CLIP, in per cent, with the means of the given "
+        "results: folders of cloob eval suite, files of cloob eval zeroshot --json, training runs with --imagenet-val. "
         "Data sets are matched by name. Give the runs of one method at a time; five seeds become one mean.\n"
         "\n"
         "  cloob compare clip.jsonl cloob.jsonl\n"

@@ -47,7 +47,7 @@ static int check_average(const command *self)
                                          "vocab", "drop-unexpected", "config", "auto-precision" };
     for (size_t i = 0; i < sizeof other / sizeof *other; i++)
         if (opt_given(other[i])) return cli_usage(self, "--%s does not apply to --average", other[i]);
-    if (o.out && !*o.out) return cli_usage(self, "--out M is needed: output file");
+    if (o.out && !*o.out) return cli_usage(self, "--out M is required: the output file");
     if (!o.out && opt_words.count) o.out = opt_words.item[--opt_words.count];
     if (opt_words.count < 2) return cli_usage(self, "--average needs two models or more, and an output");
     if (opt_given("alpha") && (o.alpha < 0 || o.alpha > 1))
@@ -104,7 +104,7 @@ static const opt_row rows[] = {
     { "vocab", OPT_STRING, &o.how.vocab, NULL, "FILE",
       "tokenizer to store with the weights: BPE merges, tokenizer.json, a .model, or a folder", 0 },
     { "auto-precision", OPT_STRING, &o.how.auto_precision, NULL, "fp32|bf16|int8",
-      "what --precision auto takes for these weights; default: the fastest of the machine", 0 },
+      "precision that --precision auto selects for these weights; default: the fastest on each machine", 0 },
     { "drop-unexpected", OPT_FLAG, &o.how.drop_unexpected, NULL, NULL,
       "ignore unexpected tensors instead of refusing the file", 0 },
     { "average", OPT_FLAG, &o.average, NULL, NULL, "average the weights of all files but the last, which is written",

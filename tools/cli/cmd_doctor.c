@@ -12,8 +12,7 @@
 
 typedef struct check {
     const char *name;
-    cloob_status (*run)(cloob_ctx *ctx, char *text, size_t size); /* text: receives the measured value if the check
-                                                                   * passes */
+    cloob_status (*run)(cloob_ctx *ctx, char *text, size_t size); /* text: receives the measured value on success */
 } check;
 
 /* Compares the objective on the chosen device with its plain definition. */
@@ -134,10 +133,11 @@ const command cmd_doctor = {
     .stray = "unexpected argument",
     .help = "check this build and machine: devices, parts, caches, a self-test",
     .usage = "[--device DEVICE]",
-    .details = "Lists devices, instruction sets, cache folders, the optional parts of this build with what each is\n"
-               "for, and the libraries that are loaded on first use, with the packages of missing ones. Then\n"
-               "runs a short self-test on the device. Exit code 0 means that everything found works.\n"
-               "\n"
-               "  cloob doctor\n"
-               "  cloob doctor --device cuda --json",
+    .details =
+        "Lists devices, instruction sets, cache folders, the optional parts of this build and their purpose, and the "
+        "libraries that are loaded on first use, with the packages of missing ones. Then runs a short self-test "
+        "on the device. Exit code 0 means that everything found works.\n"
+        "\n"
+        "  cloob doctor\n"
+        "  cloob doctor --device cuda --json",
 };

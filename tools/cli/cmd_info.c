@@ -23,7 +23,7 @@ static const opt_row rows[] = {
       OPT_NOT_NEGATIVE },
     { "batch-size", OPT_INT, &o.batch, "32", "N",
       "for a model without weights: batch size of the training step whose memory is estimated", OPT_POSITIVE },
-    { "view", OPT_STRING, &o.view, NULL, "OUT.png", "write what a model sees of an image, before normalisation", 0 },
+    { "view", OPT_STRING, &o.view, NULL, "OUT.png", "write the image as a model sees it, before normalisation", 0 },
     { "size", OPT_INT, &o.size, "224", "N", "with --view: edge of the square result in pixels", OPT_POSITIVE },
     { "crop", OPT_STRING, &o.crop, NULL, "TOP,LEFT,HEIGHT,WIDTH",
       "with --view: resize this box instead of the evaluation view", 0 },
@@ -90,7 +90,7 @@ static int check_view(const command *self)
     if (opt_words.count != 1) return cli_usage(self, "--view needs an image and the PNG file to write");
     if (o.crop && o.train) return cli_usage(self, "--crop and --train exclude each other");
     if (o.crop && !parse_crop(o.crop, &box))
-        return cli_usage(self, "--crop %s: top,left,height,width in pixels", o.crop);
+        return cli_usage(self, "--crop %s: must be top,left,height,width in pixels", o.crop);
     if (o.aug.count && !o.train) return cli_usage(self, "--aug-cfg needs --train");
     return -1;
 }
@@ -112,7 +112,7 @@ static int check(const command *self)
         if (opt_given(of_view[i])) return cli_usage(self, "--%s needs --view", of_view[i]);
     return opt_words.count == 1
                ? -1
-               : cli_usage(self, "needs one thing to describe: a file, a folder, a model such as RN50, or device");
+               : cli_usage(self, "needs a file, a folder, a model such as RN50, or device to describe");
 }
 
 /* Whether the argument looks like a model's name, such as RN51: no existing path, no characters of paths and

@@ -13,7 +13,7 @@ static struct {
 
 static const opt_row rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "FILE",
-      "safetensors with x, y (or image, text) (N, d) of unit rows; U, V: stored patterns", OPT_REQUIRED },
+      "safetensors with unit rows x, y (or image, text) (N, d); U, V: stored patterns", OPT_REQUIRED },
     { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip|cloob-uv",
       "objective; cloob-uv, which the paper rejects, needs --device ref", 0 },
     { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, CLOOB_TEXT(CLOOB_DEFAULT_INV_TAU), "T", "inverse temperature", 0 },
@@ -72,8 +72,8 @@ const command cmd_loss = {
     .usage = "--input E [--method M] [--grad G]",
     .details =
         "Computes in fp32, or in bf16 with --precision bf16. loss is (image_term + text_term) / inv-tau, for siglip "
-        "their sum. The gradients are gradients of loss; rows are not normalised again. Without U and V the Hopfield "
-        "networks store the batch.\n"
+        "it is their sum. The gradients are gradients of loss; rows are not normalised again. Without U and V the "
+        "Hopfield networks store the batch.\n"
         "\n"
         "  cloob embed --checkpoint M --data val.tsv --out pairs.safetensors\n"
         "  cloob loss --input pairs.safetensors --method cloob --init-inv-tau 30 --scale-hopfield 8 --json",

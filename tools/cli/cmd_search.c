@@ -98,7 +98,7 @@ static void warn_about_missing(const cloob_search *s, const cloob_search_hit *hi
     else
         cli_print("warning: ",
                   "the indexed folder %s no longer exists; if it was moved, correct its path with cloob search index "
-                  "NEW_FOLDER --out %s, which embeds nothing again",
+                  "NEW_FOLDER --out %s (no image is embedded again)",
                   root, o.index);
 }
 
@@ -139,9 +139,10 @@ static int run_query(const command *self, cloob_ctx *ctx, const char *text)
     if (!o.index) return cli_usage(self, "query needs --index");
     char *path = must(search_index_file(o.index));
     cloob_status status =
-        file_exists(path) ? cloob_search_open(ctx, path, &s)
-                          : ctx_fail(ctx, CLOOB_ERR_IO,
-                                     "%s: no index found; create one: cloob search index FOLDER `checkpoint` M", path);
+        file_exists(path)
+            ? cloob_search_open(ctx, path, &s)
+            : ctx_fail(ctx, CLOOB_ERR_IO,
+                       "%s: no index found; create one with cloob search index FOLDER `checkpoint` M", path);
     if (status == CLOOB_OK) status = ask(ctx, s, text);
     cloob_search_close(s);
     free(path);

@@ -18,7 +18,8 @@ static struct {
 static const opt_row rows[] = {
     { "checkpoint", OPT_LIST, &o.checkpoint, NULL, "[NAME=]M",
       "weights or a model's name (cloob pull lists some); NAME= sets the name for requests; repeatable", OPT_REQUIRED },
-    { "index", OPT_LIST, &o.index, NULL, "INDEX", "index or folder of images, or NAME=either; repeatable", 0 },
+    { "index", OPT_LIST, &o.index, NULL, "INDEX",
+      "index file or folder of images; NAME=INDEX sets its name for requests; repeatable", 0 },
     { "root", OPT_STRING, &o.s.root, NULL, "DIR",
       "folder of the images of an index file; default: the folder the file is in", 0 },
     { "logs", OPT_STRING, &o.s.logs, NULL, "DIR", "folder of training runs to show", 0 },
@@ -50,7 +51,7 @@ static const opt_row rows[] = {
       "file whose first line is the API key that requests must carry", 0 },
     { "tls-cert", OPT_STRING, &o.s.tls_cert, NULL, "FILE", "PEM certificate, for HTTPS", 0 },
     { "tls-key", OPT_STRING, &o.s.tls_key, NULL, "FILE", "PEM key of the certificate", 0 },
-    { "insecure", OPT_FLAG, &o.s.insecure, NULL, NULL, "accept other hosts without an API key", 0 },
+    { "insecure", OPT_FLAG, &o.s.insecure, NULL, NULL, "allow access from other hosts without an API key", 0 },
     { "allow-url-host", OPT_LIST, &o.url_host, NULL, "HOST", "fetch images from URLs of this host; repeatable", 0 },
     { "immich-upstream", OPT_STRING, &o.s.immich_upstream, NULL, "URL",
       "forward immich's requests for faces and text recognition to this machine-learning server", 0 },
@@ -130,18 +131,19 @@ const command cmd_serve = {
     .run = run,
     .check = check,
     .stray = "--checkpoint",
-    .help = "serve embeddings, search and a page over HTTP",
+    .help = "serve embeddings, search and a web page over HTTP",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,
     .brief = "checkpoint index root logs host port max-batch max-queue workers memory-limit max-image-pixels timeout "
              "idle-unload api-key-file tls-cert tls-key insecure device precision json",
     .usage = "--checkpoint M [--index INDEX]... [--logs DIR] [--host ADDRESS] [--port N]",
-    .details = "Supports the protocols of OpenAI, text-embeddings-inference, Ollama, Cohere, Weaviate, immich and "
-               "clip-retrieval, and serves a page at / and its documentation at /docs.\n"
-               "Requests that arrive together are embedded in one batch. Listens on the loopback address by default. "
-               "/openapi.json describes every endpoint. On SIGTERM the server answers pending requests and exits.\n"
-               "\n"
-               "  cloob serve --checkpoint M --index photos\n"
-               "  curl localhost:8080/v1/embeddings -d '{\"input\": \"a dog in the snow\"}'"
+    .details =
+        "Supports the protocols of OpenAI, text-embeddings-inference, Ollama, Cohere, Weaviate, immich and "
+        "clip-retrieval. A web page at / searches the indexes; /docs and /openapi.json describe every endpoint. "
+        "Requests that arrive together are embedded in one batch. Listens on the loopback address by default. On "
+        "SIGTERM the server answers pending requests and exits.\n"
+        "\n"
+        "  cloob serve --checkpoint M --index photos\n"
+        "  curl localhost:8080/v1/embeddings -d '{\"input\": \"a dog in the snow\"}'"
 };

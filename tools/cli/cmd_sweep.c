@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "lab/sweep/sweep.h"
 
 enum { MAX_AXES = 16, MAX_VALUES = 64 };
@@ -101,7 +102,7 @@ static int read_methods(const command *self)
     o.axis = axis;
     if (axis[0].values < 2) return cli_usage(self, "--methods: needs two objectives or more");
     for (int64_t i = 0; i < axis[0].values; i++)
-        if (!opt_names("clip infoloob infonce-hopfield cloob", value[0][i]))
+        if (!text_has_word("clip infoloob infonce-hopfield cloob", value[0][i]))
             return cli_usage(self, "--methods %s: choose from clip, infoloob, infonce-hopfield, cloob", value[0][i]);
     return -1;
 }
@@ -147,13 +148,12 @@ const command cmd_sweep = {
              "[OPTIONS]",
     .details =
         "--by method trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with all other settings "
-        "equal, "
-        "five seeds each, and tests the differences with the rank-sum test. --grid does the same for the values of "
-        "any options of cloob train.\n"
+        "equal, five seeds each, and tests the differences with the rank-sum test. --grid does the same for the "
+        "values of any options of cloob train.\n"
         "\n"
-        "With --select the sweep is a search: it chooses by the number that --select names, for each method or each "
-        "value of --by. --final-seeds retrains the chosen settings with fresh seeds; --test-zeroshot and --test-data "
-        "evaluate those runs, and no others, once. A run that diverges is never chosen.\n"
+        "With --select the sweep is a search: it chooses settings by this metric, for each method or each value of "
+        "--by. --final-seeds retrains the chosen settings with fresh seeds; --test-zeroshot and --test-data evaluate "
+        "those runs, and no others, once. A run that diverges is never chosen.\n"
         "\n"
         "LOGS/NAME receives the runs, the tables (ablation.md and ablation.json, or sweep.md and results.jsonl with a "
         "line per run) and report.html. All options of cloob train apply. Run the same command again to continue an "
@@ -161,6 +161,6 @@ const command cmd_sweep = {
         "\n"
         "  cloob sweep --by method --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 "
         "--zeroshot world/classes/object world/classes/colour --prompts world/prompts.json --name first\n"
-        "  cloob sweep --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 "
-        "--grid method=clip,cloob --grid lr=1e-3,5e-4 --select image_to_text_R@1 --final-seeds 5 --name second",
+        "  cloob sweep --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 --grid "
+        "method=clip,cloob --grid lr=1e-3,5e-4 --select image_to_text_R@1 --final-seeds 5 --name second",
 };

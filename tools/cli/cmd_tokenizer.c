@@ -114,7 +114,7 @@ static int decode_all(const command *self, cloob_ctx *ctx, const cloob_tokenizer
         int64_t n;
         char *text = NULL;
         int32_t *ids = parse_ids(in->item[i], &n);
-        if (!ids) return cli_usage(self, "%.60s: ids are whole numbers", in->item[i]);
+        if (!ids) return cli_usage(self, "%.60s: ids must be integers", in->item[i]);
         cloob_status status = cloob_tokenizer_decode(ctx, t, ids, n, &text);
         free(ids);
         if (status != CLOOB_OK) return cli_fail(self, ctx, status);
@@ -145,7 +145,7 @@ static int run_codec(const command *self, cloob_ctx *ctx, bool decode)
     cloob_tokenizer *t = NULL;
     texts in = { 0 };
     int code = 0;
-    if (!o.vocab) return cli_usage(self, "--vocab V is needed: a merges file");
+    if (!o.vocab) return cli_usage(self, "--vocab V is required: a merges file");
     if (opt_words.count < 2 && !o.input) return cli_usage(self, "needs texts, or --input FILE");
     if (opt_words.count > 1 && o.input) return cli_usage(self, "give --input or texts, not both");
     if (o.length > 1 << 20) return cli_usage(self, "--length %lld: more than a million tokens", (long long)o.length);

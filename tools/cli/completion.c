@@ -82,8 +82,7 @@ static void write_zsh(FILE *out)
 {
     fputs("#compdef cloob\nautoload -U +X bashcompinit && bashcompinit\n", out);
     write_bash(out);
-    fputs("_bash_complete -o default -F _cloob\n", out); /* needed for the first completion, for which zsh loads this
-                                                          * file */
+    fputs("_bash_complete -o default -F _cloob\n", out); /* for the first completion, which loads this file */
 }
 
 /* ---- fish ---------------------------------------------------------------------------------------- */

@@ -149,7 +149,7 @@ static cloob_status show(cloob_ctx *ctx, const embedding_analysis *a, const embe
 
 static int check(const command *self)
 {
-    return o.share < 1 ? -1 : cli_usage(self, "--share %g: needs a number below 1", o.share);
+    return o.share < 1 ? -1 : cli_usage(self, "--share %g: must be below 1", o.share);
 }
 
 static int run(const command *self, cloob_ctx *ctx)

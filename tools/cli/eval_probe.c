@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "eval/metrics.h"
 #include "infer/model_file.h"
 #include "infer/embed_job.h"
@@ -24,11 +25,11 @@ static struct {
 static const opt_row rows[] = {
     { "train", OPT_LIST, &o.trains, NULL, "E", "safetensors with x [N,d] and y [N]; results of several are averaged",
       0 },
-    { "test", OPT_LIST, &o.tests, NULL, "E", "the same for testing, one for each --train", 0 },
+    { "test", OPT_LIST, &o.tests, NULL, "E", "the same for testing; one for each --train", 0 },
     { "val", OPT_LIST, &o.vals, NULL, "E", "the same for choosing lambda; without it, half of the training rows", 0 },
     { "lambda", OPT_STRING, &o.lambda, "search", "X", "L2 strength, or search", 0 },
     { "refit", OPT_STRING, &o.refit, "all", "all|train",
-      "after a search, train on train and val rows, or on train alone", 0 },
+      "after a search, train on the training and validation rows, or on the training rows only", 0 },
     { "half", OPT_STRING, &o.half, "alternate", "alternate|random",
       "without --val: every other training row validates, or a random half by --seed", 0 },
     { "ties", OPT_STRING, &o.ties, "largest", "largest|mean",
@@ -39,10 +40,10 @@ static const opt_row rows[] = {
       OPT_NOT_NEGATIVE },
     { "shots", OPT_STRING, &o.shots, NULL, "N,N,...",
       "few-shot probes: this many training rows per class, such as 1,2,4,8,16", 0 },
-    { "seeds", OPT_INT, &o.seeds, "5", "N", "draws of the rows of --shots, from --seed on", OPT_POSITIVE },
-    { "knn", OPT_INT, &o.knn, "0", "K", "instead of a probe: the class of the K nearest training rows by cosine",
+    { "seeds", OPT_INT, &o.seeds, "5", "N", "number of draws for --shots; the first uses --seed", OPT_POSITIVE },
+    { "knn", OPT_INT, &o.knn, "0", "K", "instead of a probe: classify by the K nearest training rows by cosine",
       OPT_NOT_NEGATIVE },
-    { "out", OPT_STRING, &o.out, NULL, "FILE", "the classifier as safetensors: weight, bias, label", 0 },
+    { "out", OPT_STRING, &o.out, NULL, "FILE", "write the classifier as safetensors: weight, bias, label", 0 },
     { "data", OPT_LIST, &o.datas, NULL, "SOURCE",
       "instead of --train and --test: data with classes, split as described above; several are averaged", 0 },
     OPT_END,
@@ -117,7 +118,7 @@ static cloob_status find_parts(cloob_ctx *ctx, cloob_data_options d[2], char pat
     snprintf(path[0], 4096, "%s", o.data);
     snprintf(path[1], 4096, "%s", o.data);
     CLOOB_TRY(cloob_dataset_open(ctx, o.data, &d[0], &set));
-    *two = opt_names("cifar stl10 mnist", dataset_kind(set)) && !d[0].split;
+    *two = text_has_word("cifar stl10 mnist", dataset_kind(set)) && !d[0].split;
     cloob_dataset_close(set);
     if (*two) d[0].split = "train", d[1].split = "test";
     return CLOOB_OK;
@@ -282,7 +283,7 @@ static int check(const command *self)
                          FEW_SHOT_ROWS);
     if (o.knn && o.shots) return cli_usage(self, "give --shots or --knn");
     if (o.out && (o.knn || o.shots)) return cli_usage(self, "--out does not apply to --shots or --knn");
-    if (!o.datas.count != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint need each other");
+    if (!o.datas.count != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint must be given together");
     if (o.datas.count && (o.trains.count || o.tests.count || o.vals.count))
         return cli_usage(self, "give --data, or --train and --test");
     if (!o.datas.count && (!o.trains.count || !o.tests.count))
@@ -337,19 +338,20 @@ const command eval_probe = {
     .uses = USES_PRECISION | USES_SEED,
     .usage = "--train E... --test E... [--val E...] | --checkpoint M --data SOURCE... [--lambda X|search]",
     .details =
-        "Minimises the sum of cross entropies + lambda/2 |W|^2 (bias free) by L-BFGS. --lambda search tries 1e-6, "
-        "1e-4, ... 1e6 and halves the interval around the best down to an eighth of a decade; --ties chooses among "
-        "equals. As in CLIP, the final training then includes the validation rows (--refit train leaves them out). A "
-        "file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped file. Classes of "
-        "two splits are matched by name, or by number in files without class names.\n"
+        "Minimises the sum of cross entropies + lambda/2 |W|^2 by L-BFGS; biases are not penalised. --lambda search "
+        "tries 1e-6, 1e-4, ... 1e6, then halves the interval around the best down to an eighth of a decade; --ties "
+        "chooses among equals. As in CLIP, the final training then includes the validation rows (--refit train leaves "
+        "them out). A file may contain all splits as train.x, train.y, val.x and so on. Features stay in the mapped "
+        "file. Classes of two splits are matched by name, or by number in files without class names.\n"
         "\n"
-        "--data embeds first, features before the projection: the folders train and test (or val) of SOURCE, the two "
-        "parts of CIFAR, STL-10 and MNIST, or the images of one set of classes, in turn for training and testing.\n"
+        "--data embeds images first, with features before the projection. It uses the folders train and test (or val) "
+        "of SOURCE, or the two parts of CIFAR, STL-10 and MNIST. A set without parts is split: its images alternate "
+        "between training and testing.\n"
         "\n"
-        "Several --data, or as many --train as --test, are splits of one set, such as the three of UCF101: a result "
-        "for each, then the mean and standard deviation of the accuracies (JSON: test_acc, test_acc_deviation, "
-        "test_mean_per_class, splits). --shots draws a few rows of each class --seeds times; lambda is searched on "
-        "--val, and 1 without it.\n"
+        "For a data set with several splits, such as UCF101, repeat --data, or --train with --test: the output is a "
+        "result for each split, then the mean and standard deviation of the accuracies (JSON: test_acc, "
+        "test_acc_deviation, test_mean_per_class, splits). --shots trains on a few rows of each class, drawn --seeds "
+        "times; lambda is chosen on --val, and is 1 without it.\n"
         "\n"
         "  cloob embed --checkpoint M --data train --features pre --raw --out train.safetensors\n"
         "  cloob eval probe --train train.safetensors --test test.safetensors --lambda search\n"

@@ -28,7 +28,7 @@ static const opt_row rows[] = {
     { "datasets", OPT_LIST, &o.datasets, NULL, "DIR|LIST",
       "data sets, folders of data sets, or a text file that lists them", OPT_REQUIRED },
     { "task", OPT_STRING, &o.task, "auto", "auto|linear_probe|all",
-      "auto: zero-shot classification or retrieval, as the data set is; all: a linear probe as well", 0 },
+      "auto: zero-shot classification or retrieval, depending on the data set; all: also a linear probe", 0 },
     { "split", OPT_STRING, &o.model.data.split, NULL, "NAME", "split to evaluate; default: test", 0 },
     { "train-split", OPT_STRING, &o.train_split, "train", "NAME", "linear probe: split to train on", 0 },
     { "val-split", OPT_STRING, &o.val_split, NULL, "NAME",
@@ -37,8 +37,8 @@ static const opt_row rows[] = {
     { "datacomp", OPT_FLAG, &o.datacomp, NULL, NULL,
       "list all sets of DataComp in the table, and mark those that are missing", 0 },
     { "out", OPT_STRING, &o.out, "benchmark", "DIR",
-      "folder for results: a .json each, benchmark.csv, eval_results.jsonl", 0 },
-    { "again", OPT_FLAG, &o.again, NULL, NULL, "evaluate again what is already in the folder", 0 },
+      "folder for results: one .json each, benchmark.csv, eval_results.jsonl", 0 },
+    { "again", OPT_FLAG, &o.again, NULL, NULL, "repeat evaluations whose results are already in the folder", 0 },
     OPT_END
 };
 static const opt_set sets[] = { { .table = cli_model_table,
@@ -227,8 +227,8 @@ const command eval_suite = {
         "(image_retrieval_recall@k, text_retrieval_recall@k). --task linear_probe trains on train/ and tests on "
         "test/.\n"
         "\n"
-        "Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE and WinoGAViL get "
-        "their own metrics. Run the same command again to continue with what is unfinished.\n"
+        "Sets of DataComp are recognised by name; WILDS, Dollar Street, GeoDE and WinoGAViL have their own metrics. "
+        "Run the same command again to continue an interrupted evaluation.\n"
         "\n"
         "  cloob eval suite --checkpoint M --datasets wds/cifar10 wds/flickr8k --out results\n"
         "  cloob eval suite --checkpoint A.safetensors B.safetensors --datasets wds --task all\n"

@@ -87,7 +87,7 @@ static void compare_counts(const session *s, const char *source, const cloob_zer
         cli_print("warning: ", "%s: %lld classes; the published set %s has %lld", source, (long long)r->classes,
                   k->title, (long long)k->classes);
     if (k->same && images != k->test && !o.model.data.num_samples)
-        cli_print("warning: ", "%s: %lld images; the test part of %s has %lld", source, (long long)images, k->title,
+        cli_print("warning: ", "%s: %lld images; the test split of %s has %lld", source, (long long)images, k->title,
                   (long long)k->test);
 }
 
@@ -270,12 +270,12 @@ const command eval_zeroshot = {
         "the folder names and the template is \"a photo of a {}.\". Folders match prompt classes by name, or by order "
         "if no name matches and the counts are equal. Images that cannot be read are counted.\n"
         "\n"
-        "--classes-map FILE scores among some of the classes, as on ImageNet-R, -A, -Sketch, -V2 and ObjectNet. Each "
-        "line has FOLDER and CLASS: a name or number of the prompts, or several separated by |, any of which is "
-        "correct. A file with one column lists the folders of all classes in order.\n"
+        "--classes-map FILE restricts the scores to some of the classes, as for ImageNet-R, -A, -Sketch, -V2 and "
+        "ObjectNet. Each line has a FOLDER and its CLASS: a name or number of the prompts, or several separated by |, "
+        "any of which is correct. A file with one column lists the folders of all classes in order.\n"
         "\n"
-        "Sets with the name of a published one (GTSRB, CIFAR-10 and others) are compared with its numbers of classes "
-        "and images; a warning names what differs.\n"
+        "If a set has the name of a published data set (GTSRB, CIFAR-10 and others) but other numbers of classes or "
+        "images, a warning is printed.\n"
         "\n"
         "JSON: top1, top5, mean_per_class, n, bad, data, metric, classes. With several sources these are means, and "
         "sets has the values of each source.\n"

@@ -1,5 +1,6 @@
 /* Prints help from the option tables. */
 #include "cli/cli.h"
+#include "core/text.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -172,7 +173,7 @@ static void print_help(const command *c, bool all)
     for (int i = 0; i < count && c->run; i++) {
         if (e[i].flags & OPT_HIDDEN) continue;
         listed++;
-        if (c->brief && !all && !opt_names(c->brief, e[i].flag)) continue;
+        if (c->brief && !all && !text_has_word(c->brief, e[i].flag)) continue;
         shown++;
         if (strcmp(group, e[i].o.group) != 0) printf("\n%s:\n", group = e[i].o.group);
         print_entry(&e[i]);

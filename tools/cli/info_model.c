@@ -122,7 +122,7 @@ static bool begins_as_torch(const char *path)
 static bool matches(const char *what)
 {
     const char *dot = strrchr(what, '.');
-    return (dot && opt_names(".safetensors .pt .pth .pkl .gguf .onnx", dot)) ||
+    return (dot && text_has_word(".safetensors .pt .pth .pkl .gguf .onnx", dot)) ||
            (text_ends_with(what, ".bin") && begins_as_torch(what)) || holds(what, "open_clip_config.json") ||
            holds(what, "config.json") || holds(what, in_run);
 }

@@ -36,10 +36,10 @@ const command cmd_eval = {
 
 const command cmd_bench = {
     .name = "bench",
-    .help = "measure the speed of a part",
+    .help = "measure the speed of training, embedding, data loading or the objective",
     .parts = benches,
     .usage = "NAME [OPTIONS]",
-    .details = "Runs one part alone and prints the median time, the rate and the peak memory.\n"
+    .details = "Runs one component on its own and prints the median time, the rate and the peak memory.\n"
                "\n"
                "  cloob bench data --data 'shards/{000..009}.tar' --workers 8 --json",
 };
@@ -305,8 +305,7 @@ static void on_crash(int number)
     (void)number;
     print_line(
         "cloob: out of memory: a library failed under the memory limit (ulimit -v); raise it, or use fewer --threads "
-        "or a smaller "
-        "batch\n");
+        "or a smaller batch\n");
     _exit(1);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "hub/hub.h"
 #include "train/settings.h"
 
@@ -116,24 +117,16 @@ static void add_row(const opt_row *r, const char *group, int flags)
     add(&o, r->value, r->kind == OPT_LIST ? r->value : NULL, r->flags | flags);
 }
 
-bool opt_names(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-    for (const char *at = list; at && *at; at += strcspn(at, " "), at += strspn(at, " "))
-        if (strncmp(at, name, n) == 0 && (at[n] == ' ' || !at[n])) return true;
-    return false;
-}
-
 static void add_set(const opt_set *s)
 {
     int64_t n;
     const option_desc *table = s->table(&n);
     for (int64_t i = 0; i < n; i++) {
         const char *name = table[i].name;
-        int flags = opt_names(s->required, name)             ? OPT_REQUIRED
-                    : s->shown && !opt_names(s->shown, name) ? OPT_HIDDEN
-                                                             : 0;
-        if (!s->only || opt_names(s->only, name)) add(&table[i], s->into, NULL, flags);
+        int flags = text_has_word(s->required, name)             ? OPT_REQUIRED
+                    : s->shown && !text_has_word(s->shown, name) ? OPT_HIDDEN
+                                                                 : 0;
+        if (!s->only || text_has_word(s->only, name)) add(&table[i], s->into, NULL, flags);
     }
 }
 
@@ -236,19 +229,13 @@ static const struct {
     { "float32", "fp32" },
 };
 
-static const char *meant_word(const char *word)
+/* Translates a name, or a value of e, from another program; NULL: unknown. */
+static const char *translate(const char *word, const opt_entry *e)
 {
-    for (size_t i = 0; i < sizeof of_other_programs / sizeof *of_other_programs; i++)
-        if (strcmp(of_other_programs[i].word, word) == 0) return of_other_programs[i].meant;
-    return NULL;
-}
-
-/* Translates a value from another program; NULL: unknown. */
-static const char *meant_value(const opt_entry *e, const char *text)
-{
-    for (size_t i = 0; option_has_choices(&e->o) && i < sizeof of_other_programs / sizeof *of_other_programs; i++) {
+    for (size_t i = 0; i < sizeof of_other_programs / sizeof *of_other_programs; i++) {
         const char *meant = of_other_programs[i].meant;
-        if (strcmp(of_other_programs[i].word, text) == 0 && option_is_choice(&e->o, meant)) return meant;
+        bool fits = !e || (option_has_choices(&e->o) && option_is_choice(&e->o, meant));
+        if (fits && strcmp(of_other_programs[i].word, word) == 0) return meant;
     }
     return NULL;
 }
@@ -263,7 +250,7 @@ static int assign(const command *c, const opt_entry *e, const char *text)
     if (option_set(&e->o, e->into, text)) return -1;
     if (strcmp(text, "fp16") == 0 && option_set(&e->o, e->into, "f16")) return -1; /* an alias */
     option_rule(&e->o, must, sizeof must);
-    const char *hint = meant_value(e, text);
+    const char *hint = translate(text, e);
     return cli_usage(c, "--%s %s: %s%s%s%s", e->flag, text, must, hint ? "; did you mean " : "", hint ? hint : "",
                      hint ? "?" : "");
 }
@@ -311,7 +298,7 @@ static int unknown(const command *c, const char *word)
     char name[64];
     int min = 4;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    const char *meant = meant_word(dashed(name, name, sizeof name));
+    const char *meant = translate(dashed(name, name, sizeof name), NULL);
     for (int i = 0; i < entry_count; i++) {
         int d = meant && strcmp(meant, entries[i].flag) == 0 ? 0 : flag_distance(name, entries[i].flag);
         if (d < min) min = d, best = entries[i].flag;
@@ -388,7 +375,7 @@ static int check_device(const command *c)
 {
     const opt_entry *e = find("device", 6);
     const char *name = e ? *(const char *const *)((const char *)e->into + e->o.offset) : NULL;
-    if (!e || !e->given || !name || opt_names("auto cpu cuda ref", name)) return -1;
+    if (!e || !e->given || !name || text_has_word("auto cpu cuda ref", name)) return -1;
     bool number = strncmp(name, "cuda:", 5) == 0 && name[5] && strlen(name) < 9;
     if (number && strspn(name + 5, "0123456789") == strlen(name + 5)) return -1;
     return cli_usage(c, "--device %s: choose auto, cpu, cuda, cuda:N or ref", name);

@@ -26,8 +26,7 @@ typedef struct shown {
     char task[64], line[LINE_BYTES];
     double began, drawn;        /* start of the task and time of the last drawing; 0: never */
     double mark_time, rate;     /* time of the last update of the rate; units per second, smoothed */
-    int64_t mark_done, started; /* `done` at the last update of the rate, and at the first report (a resumed run does
-                                 * not start at 0) */
+    int64_t mark_done, started; /* `done` at the last update of the rate; at the first report, 0 unless resumed */
     bool visible;
 } shown;
 

@@ -189,7 +189,7 @@ int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cons
     if (opt_given("batch-size") && o->global_batch_size > 0)
         return cli_usage(self, "--batch-size is per device, --global-batch-size over all of them; give one");
     if (opt_given("image-mean") != opt_given("image-std"))
-        return cli_usage(self, "--image-mean and --image-std need each other");
+        return cli_usage(self, "--image-mean and --image-std must be given together");
     /* done after the checks, because a model may have to be downloaded; the library refuses --resume with
      * --pretrained */
     if (o->pretrained && !o->resume && opt_model_path(ctx, &o->pretrained) != CLOOB_OK)

@@ -1,6 +1,7 @@
 /* The data sets given by `cloob eval suite --datasets`. */
 #include "cli/cli.h"
 #include "core/arena.h"
+#include "core/arith.h"
 #include "core/file.h"
 
 #include <dirent.h>
@@ -33,8 +34,6 @@ static bool add(suite_sets *s, const char *folder)
     return true;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* Adds the data sets directly in a folder, sorted by name. */
 static bool add_inside(suite_sets *s, const char *folder, const char *split)
 {
@@ -46,7 +45,7 @@ static bool add_inside(suite_sets *s, const char *folder, const char *split)
         if (e->d_name[0] != '.' && n < (int)sizeof path && is_set(path, split)) add(s, path);
     }
     if (d) closedir(d);
-    if (s->n > first) qsort(s->folder + first, (size_t)(s->n - first), sizeof *s->folder, by_name);
+    if (s->n > first) qsort(s->folder + first, (size_t)(s->n - first), sizeof *s->folder, order_text);
     return s->n > first;
 }
 

@@ -96,7 +96,7 @@ static void put_cell(sbuf *s, const grid *g, grid_form form, const grid_cell *c)
     if (c->bold && form == GRID_LATEX) sbuf_putc(s, '}');
 }
 
-/* In characters, not bytes. */
+/* The width of a cell in characters, not bytes. */
 static int width_of(const grid *g, const grid_cell *c, sbuf *scratch)
 {
     int width = 0;
@@ -106,7 +106,7 @@ static int width_of(const grid *g, const grid_cell *c, sbuf *scratch)
     return width;
 }
 
-/* Of the widest cell. */
+/* The width of the widest cell of a column. */
 static int column_width(const grid *g, int64_t column, sbuf *scratch)
 {
     int widest = 0;
@@ -126,7 +126,7 @@ int64_t grid_width(const grid *g)
     return width;
 }
 
-/* The first cell of a row on a line of its own, unless it is that of the row above. */
+/* Puts the first cell of a row on its own line, unless it equals the first cell of the row above. */
 static void put_section(const grid *g, int64_t i, sbuf *s)
 {
     if (!i || strcmp(g->cell[i].text, g->cell[i - g->columns].text) != 0) sbuf_printf(s, "%s\n", g->cell[i].text);
@@ -152,7 +152,7 @@ static void put_plain(const grid *g, bool sections, sbuf *s)
 
 void grid_put_sections(const grid *g, sbuf *out) { put_plain(g, true, out); }
 
-/* The kind of a column, for its class: that of its first cell below the heading. */
+/* The CSS class of a column, by the kind of its first cell below the heading. */
 static const char *class_of(const grid *g, int64_t column)
 {
     if (!column || g->cells <= g->columns) return "";

@@ -44,11 +44,12 @@ void grid_row(grid *g, const char *const *text, size_t n);
 void grid_put(const grid *g, grid_form form, sbuf *out);
 /* The width of the plain form, in characters. */
 int64_t grid_width(const grid *g);
-/* The plain form with the rows below their first cells, which are texts: narrower where these are wide. */
+/* The plain form in sections: first cells, which are texts, become headings of the rows below. Narrower where they are
+ * wide. */
 void grid_put_sections(const grid *g, sbuf *out);
 void grid_release(grid *g);
 
-/* A template of HTML: the text of %s is escaped (NULL: empty); %d, %lld, %f and %g, also with a precision, are those of
+/* A template of HTML: the text of %s is escaped (NULL: empty); %d, %lld, %f and %g, also with a precision, work as in
  * printf. */
 void html_put(sbuf *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

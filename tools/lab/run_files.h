@@ -43,8 +43,7 @@ cloob_status run_params_read(cloob_ctx *ctx, arena *a, const char *dir, run_para
 typedef struct run_analysis {
     int64_t epoch;
     tsv eigenvalues;  /* index, x, y */
-    tsv similarities; /* from, to, matched, top10_unmatched, ... counts; 0 rows when there was one modality
-                           alone */
+    tsv similarities; /* from, to, matched, top10_unmatched, ... counts; 0 rows for a single modality */
 } run_analysis;
 
 typedef struct run_files {

@@ -154,8 +154,8 @@ static void put_series(json_out *w, const results *r, const table *t)
         double value, epoch, per_epoch = 1;
         char key[128];
         if (!json_number(m, &value) || strcmp(json_key(m), "epoch") == 0) continue;
-        if (t->rows && t->step >= 0 && t->epoch >= 0) { /* convert epochs to steps, so that all curves have the same
-                                                         * axis */
+        /* convert epochs to steps, so that all curves have the same axis */
+        if (t->rows && t->step >= 0 && t->epoch >= 0) {
             const double *row = t->value + (t->rows - 1) * t->columns;
             per_epoch = row[t->step] / (floor(row[t->epoch]) + 1);
         }

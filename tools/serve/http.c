@@ -52,8 +52,8 @@ void http_json(http_reply *r, int code, json_out *w)
         http_text(r, 503, "{\"error\":{\"message\":\"out of memory\"}}");
         r->retry_after = 1;
     } else {
-        char *whole = realloc(w->data, w->len + 1); /* without spare capacity, because a slow client may hold it for a
-                                                     * long time */
+        /* without spare capacity, because a slow client may hold the memory for a long time */
+        char *whole = realloc(w->data, w->len + 1);
         if (whole) w->data = whole;
         *r = (http_reply){ .code = code, .data = w->data, .bytes = w->len, .fd = -1 };
     }

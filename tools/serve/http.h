@@ -66,8 +66,8 @@ typedef struct http_request {
 
 /* The value of a query parameter; NULL if absent. */
 const char *http_query(const http_request *q, const char *key);
-bool http_type_is(const http_request *q, const char *type); /* compares the media type, or its prefix if `type` ends in
-                                                             * '/' */
+/* Compares the media type, or its prefix if `type` ends in '/'. */
+bool http_type_is(const http_request *q, const char *type);
 
 typedef struct http_reply {
     int code;

@@ -34,18 +34,10 @@ cloob_status body_object(cloob_ctx *ctx, const http_request *q, json_doc **doc)
     return refuse(ctx, "the body must be a JSON object");
 }
 
-static bool is_word_of(const char *words, const char *key)
-{
-    size_t n = strlen(key);
-    for (const char *at = words; n && (at = strstr(at, key)); at += n)
-        if ((at == words || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
-    return false;
-}
-
 cloob_status known_keys(cloob_ctx *ctx, const json *object, const char *known)
 {
     for (const json *v = json_first(object); v; v = json_next(v))
-        if (!json_key(v) || !is_word_of(known, json_key(v)))
+        if (!json_key(v) || !text_has_word(known, json_key(v)))
             return refuse(ctx, "unknown key \"%.100s\"; supported: %s", json_key(v) ? json_key(v) : "", known);
     return CLOOB_OK;
 }

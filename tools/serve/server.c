@@ -25,8 +25,8 @@ static shared_object mhd_library = { .file = { "libmicrohttpd.so.12" },
                                      .install = "libmicrohttpd12 (the server)" };
 SHARED_LISTED(mhd_library)
 
-static atomic_int stop_signals; /* number of signals received, by any thread: the first starts the shutdown, the
-                                 * second ends it immediately */
+/* Number of signals received, by any thread: the first starts the shutdown, the second ends it immediately. */
+static atomic_int stop_signals;
 
 static void on_signal(int number)
 {
@@ -182,8 +182,8 @@ static void drain(server *v, int listening)
     const double grace_s = 0.2;
     atomic_store(&s->draining, true);
     atomic_store(&s->ready, false);
-    struct pollfd p = { .fd = listening, .events = POLLIN }; /* the socket stays open meanwhile, because closing it
-                                                              * would reset connections waiting to be accepted */
+    /* Closing the socket would reset connections that wait to be accepted. */
+    struct pollfd p = { .fd = listening, .events = POLLIN };
     for (int i = 0; i < 100 && poll(&p, 1, 0) > 0; i++) usleep(10000);
     int fd = mhd.MHD_quiesce_daemon(v->daemon);
     while (clients_end_idle(v, clock_seconds() > begin + grace_s) && stop_signals < 2 &&
@@ -210,8 +210,8 @@ static cloob_status run(server *v)
     if (status == CLOOB_OK) status = listen_on(s, &fd, &port);
     if (status == CLOOB_OK) status = serve_open_models(s);
     if (status == CLOOB_OK) status = serve_open_indexes(s);
-    struct sigaction a = { .sa_handler = on_signal }; /* installed before the port is printed, so that any later signal
-                                                       * shuts down cleanly */
+    /* Installed before the port is printed, so that any later signal shuts down cleanly. */
+    struct sigaction a = { .sa_handler = on_signal };
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGINT, &a, NULL);
     signal(SIGPIPE, SIG_IGN);

@@ -39,7 +39,7 @@ static void advance(const loader *l, place *p)
 
 /* ---- one row, from its position in the epoch to pixels and tokens ----------------------------------- */
 
-/* How many rows decide whether the data set is readable. */
+/* The number of rows that decide whether the data set is readable. */
 static int64_t early_rows(const loader *l)
 {
     enum { EARLY_ROWS = 1000 };
@@ -141,8 +141,7 @@ static cloob_status fill_train(worker *w, slot *s, int64_t r, int64_t position)
         if (status == CLOOB_OK || !is_sample_error(status)) return status;
         if (tried == 0) CLOOB_TRY(count_bad(w, s, r, index)); /* the others are counted at their own positions */
     }
-    return ctx_wrap(w->ctx, status,
-                    "no readable sample at position %lld of epoch %lld or at any of the next ones; the last of them",
+    return ctx_wrap(w->ctx, status, "no readable sample at position %lld of epoch %lld or after it; last error",
                     (long long)position, (long long)epoch);
 }
 
@@ -375,9 +374,8 @@ void loader_log_bottleneck(cloob_ctx *ctx, const loader *l, const loader_stats *
     const double share = 0.2;
     if (s->wall_seconds <= 0 || s->wait_seconds < share * s->wall_seconds) return;
     ctx_log(ctx, CLOOB_LOG_WARN,
-            "data is the bottleneck: the model waited %.1f of the last %.1f s (%.0f %%) for %d workers; more "
-            "`workers`, smaller "
-            "stored images or faster storage would help",
+            "data is the bottleneck: the model waited %.1f of the last %.1f s (%.0f %%) for %d workers; use more "
+            "`workers`, smaller stored images or faster storage",
             s->wait_seconds, s->wall_seconds, 100 * s->wait_seconds / s->wall_seconds, l->workers);
 }
 

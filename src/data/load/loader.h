@@ -72,7 +72,7 @@ cloob_status loader_next(cloob_ctx *ctx, loader *l, batch *b);
 typedef struct loader_stats {
     double wait_seconds; /* how long loader_next waited since the last call of loader_stats_take */
     double wall_seconds; /* time since that call, or since creation */
-    int64_t bad_samples; /* different ones, since creation or loader_seek */
+    int64_t bad_samples; /* distinct samples, since creation or loader_seek */
     int64_t samples;     /* delivered since creation */
     int64_t cpu_views;   /* with a `decoder`: views made by the workers, since creation */
 } loader_stats;
@@ -81,8 +81,7 @@ loader_stats loader_stats_take(loader *l);
 /* The unreadable samples so far, in ascending order, to be freed; *count of them. */
 cloob_status loader_bad_samples(cloob_ctx *ctx, loader *l, int64_t **index, int64_t *count);
 
-/* Logs one line when the model waited a fifth of the time or more: data is the bottleneck, the share of waiting, and
- * what helps. */
+/* If the model waited for a fifth of the time or more, logs that data is the bottleneck, the share, and remedies. */
 void loader_log_bottleneck(cloob_ctx *ctx, const loader *l, const loader_stats *s);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct slot {
 
 typedef struct worker_device worker_device;
 
-/* What one thread needs; the calling thread has one too when there are no workers. */
+/* The state of one thread; the calling thread has one, too, if there are no workers. */
 typedef struct worker {
     loader *l;
     cloob_ctx *ctx;
@@ -49,7 +49,7 @@ struct loader {
 
     pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t work, ready;
-    place next_fill, next_take; /* which batch workers begin next, and which the caller gets next */
+    place next_fill, next_take; /* the batch that workers begin next, and the batch that the caller gets next */
     int64_t filled, taken;      /* batches begun and batches released, since the last seek */
     bool held;                  /* the caller holds batch `taken` */
     int busy;                   /* workers inside a row */
@@ -71,7 +71,7 @@ cloob_status loader_fill_row(worker *w, slot *s, int64_t r);
 /* The view of a sample, by this thread. */
 cloob_status loader_make_view(worker *w, const stored_sample *s, uint64_t key, uint8_t *out);
 
-/* The loader's kind of memory, as its options say. */
+/* Memory of the kind that the loader's options set. */
 void *loader_take_memory(const loader *l, size_t bytes);
 void loader_give_memory(const loader *l, void *memory, size_t bytes);
 
@@ -82,7 +82,7 @@ cloob_status loader_device_check(cloob_ctx *ctx, const loader_options *o);
 int64_t loader_device_rows(const loader *l); /* in one group */
 cloob_status loader_device_create(cloob_ctx *ctx, worker *w);
 void loader_device_destroy(worker *w); /* nothing where there is none */
-/* A group begins; each row's w->sample is taken for its view; the views are there when finish returns. */
+/* begin starts a group of rows, view takes each row's w->sample, and finish returns when the views are complete. */
 void loader_device_begin(worker *w);
 cloob_status loader_device_view(worker *w, uint64_t key, int64_t r, uint8_t *out);
 cloob_status loader_device_finish(worker *w, slot *s);

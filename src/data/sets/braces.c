@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/arena.h"
+#include "core/arith.h"
 #include "core/file.h"
 #include "core/text.h"
 
@@ -56,11 +57,9 @@ cloob_status name_list_folder(cloob_ctx *ctx, name_list *list, const char *path)
     return status;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 void name_list_sort(name_list *list)
 {
-    if (list->count) qsort(list->name, (size_t)list->count, sizeof *list->name, by_name);
+    if (list->count) qsort(list->name, (size_t)list->count, sizeof *list->name, order_text);
 }
 
 /* ---- patterns --------------------------------------------------------------------------------------- */
@@ -142,8 +141,7 @@ static cloob_status expand(cloob_ctx *ctx, const char *pattern, size_t at, int d
     if (!open)
         return out->count >= BRACES_LIMIT ? too_many(ctx, pattern) : name_list_add(ctx, out, pattern, strlen(pattern));
     if (!close || depth > MAX_DEPTH)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a brace without its partner, or too many inside each other",
-                        pattern);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: unbalanced braces, or too many nested ones", pattern);
     cloob_status status = put_choices(ctx, pattern, open, close, &choices);
     if (status == CLOOB_OK && !choices.count) status = expand(ctx, pattern, head + 1, depth + 1, out);
     for (int64_t i = 0; status == CLOOB_OK && i < choices.count; i++) {

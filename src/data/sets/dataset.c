@@ -30,10 +30,10 @@ static cloob_status find_kind(cloob_ctx *ctx, const char *source, const dataset_
         *ops = all[i];
         if (strcmp(all[i]->name, o->type) == 0) return CLOOB_OK;
     }
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                    "%s: no such type of data set (auto, csv, webdataset, folder, tarfolder, cifar, "
-                    "stl10, mnist, synthetic)",
-                    o->type);
+    return ctx_fail(
+        ctx, CLOOB_ERR_ARGUMENT,
+        "%s: unknown type of data set (auto, csv, webdataset, folder, tarfolder, cifar, stl10, mnist, synthetic)",
+        o->type);
 }
 
 /* "cifar.tar.gz#train" is the train split of cifar.tar.gz. */
@@ -58,8 +58,8 @@ static cloob_status open_part(cloob_ctx *ctx, const char *named, const dataset_o
     cloob_status status = find_kind(ctx, source, &own, &p->ops);
     if (status == CLOOB_OK) status = p->ops->open(ctx, source, &own, p);
     if (status == CLOOB_OK && p->count == 0)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a data set without a sample that could be used (%lld left out)",
-                          named, (long long)p->skipped);
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the data set has no usable sample (%lld skipped)", named,
+                          (long long)p->skipped);
     if (status == CLOOB_OK && p->skipped)
         ctx_log(ctx, CLOOB_LOG_WARN, "%s: %lld damaged or incomplete entries left out", named, (long long)p->skipped);
     free(source);
@@ -80,7 +80,7 @@ static cloob_status split_sources(cloob_ctx *ctx, const char *source, name_list 
     for (const char *at = source;;) {
         const char *stop = strstr(at, "::");
         size_t n = stop ? (size_t)(stop - at) : strlen(at);
-        if (!n) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "\"%s\": an empty name instead of a data set", source);
+        if (!n) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "\"%s\": contains an empty name", source);
         CLOOB_TRY(name_list_add(ctx, out, at, n));
         if (!stop) return CLOOB_OK;
         at = stop + 2;
@@ -127,7 +127,7 @@ static cloob_status take_weights(cloob_ctx *ctx, dataset *d, const dataset_optio
         bool last = i == d->parts - 1;
         if (at && (end == at || !(factor > 0) || factor > 1e9 || (last ? *end != '\0' : strncmp(end, "::", 2) != 0)))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                            "upsampling factors \"%s\": want %d positive numbers joined by ::", o->upsampling,
+                            "upsampling factors \"%s\": must be %d positive numbers joined by ::", o->upsampling,
                             d->parts);
         if (at && !last) at = end + 2;
         d->part[i].weight = factor * (double)d->part[i].count;
@@ -160,7 +160,7 @@ cloob_status dataset_open(cloob_ctx *ctx, const char *source, const dataset_opti
     o = &own;
     *out = NULL;
     if (!source && o->type && strcmp(o->type, "synthetic") == 0) source = "synthetic";
-    if (!source) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no data set named");
+    if (!source) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no data set is given");
     dataset *d = calloc(1, sizeof *d);
     if (!d) return ctx_no_memory(ctx, sizeof *d, "a data set");
     d->num_samples = o->num_samples;
@@ -351,6 +351,14 @@ void dataset_options_init(dataset_options *o)
 {
     *o = (dataset_options){ .size = sizeof *o };
     OPTION_DEFAULTS(table, o);
+}
+
+dataset_options dataset_options_of_images(const dataset_options *training)
+{
+    dataset_options o;
+    dataset_options_init(&o);
+    o.max_pixels = training->max_pixels, o.exif_orientation = training->exif_orientation, o.cache = training->cache;
+    return o;
 }
 
 /* ---- the public interface ---------------------------------------------------------------------------- */

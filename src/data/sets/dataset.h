@@ -13,6 +13,9 @@
 typedef cloob_data_options dataset_options; /* the fields are described there */
 
 void dataset_options_init(dataset_options *o);
+/* The defaults, with the members of `training` that concern single images and the cache: for class folders that are
+ * evaluated during training. */
+dataset_options dataset_options_of_images(const dataset_options *training);
 
 typedef struct cloob_dataset dataset; /* read-only after opening: safe to read from many threads */
 
@@ -20,8 +23,8 @@ typedef struct cloob_dataset dataset; /* read-only after opening: safe to read f
  * error. */
 cloob_status dataset_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset **out);
 void dataset_close(dataset *d);
-/* Opening this source would run a command ("pipe:", also out of braces or after "::"). Only sources that the user typed
- * may run commands; check sources that were read from a file. */
+/* Whether opening this source runs a command ("pipe:", also from braces or after "::"). Only sources that the user
+ * typed may run commands; check sources that were read from a file. */
 bool dataset_runs_commands(cloob_ctx *ctx, const char *source);
 
 int64_t dataset_count(const dataset *d);
@@ -31,7 +34,7 @@ const char *dataset_class_name(const dataset *d, int64_t c);
 bool dataset_has_captions(const dataset *d);
 bool dataset_has_targets(const dataset *d);          /* arrays of numbers for the images: FETCH_TARGETS */
 image_limits dataset_image_limits(const dataset *d); /* as opened with, full size */
-int64_t dataset_skipped(const dataset *d);           /* entries that opening had to leave out (damaged, incomplete) */
+int64_t dataset_skipped(const dataset *d);           /* entries skipped when opened (damaged, incomplete) */
 const char *dataset_kind(const dataset *d);          /* "csv", ...; "several" when sources differ */
 int64_t dataset_file_count(const dataset *d);        /* shards or other files it reads from; 0: one per image */
 
@@ -69,7 +72,7 @@ typedef struct stored_sample {
     size_t size, capacity;
     int64_t width, height; /* of raw RGB; 0: encoded */
     sbuf caption;          /* valid UTF-8, not empty; len 0 when the set has none */
-    int64_t captions;      /* how many there are to pick from */
+    int64_t captions;      /* number of captions to pick from */
     int64_t label;         /* class, or -1 */
     sbuf name;             /* for messages */
     sbuf scratch;          /* for the kind's own use */

@@ -135,8 +135,8 @@ static cloob_status missing_column(cloob_ctx *ctx, const char *source, const csv
     if (no_image && find_any(header, address_names) >= 0) {
         sbuf_release(&names);
         return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                        "%s: its images are addresses (column url), and training reads them from disk; download them "
-                        "first, with img2dataset for instance, and name the column of their paths with `csv_image_key`",
+                        "%s: its images are URLs (column url), but training reads files; download them first, for "
+                        "example with img2dataset, and set the column of their paths with `csv_image_key`",
                         source);
     }
     if (!names.data || !names.data[0]) {

@@ -162,7 +162,8 @@ static cloob_status open_folder(cloob_ctx *ctx, const char *source, const datase
     name_list_sort(c);
     for (int64_t i = 0; i < c->count; i++) CLOOB_TRY(list(ctx, s, c->name[i], o->image_key, i, &root, NULL));
     if (s->count == loose) name_list_release(c); /* folders without images are not classes */
-    else if (loose) { /* with class folders, images outside them do not count */
+    else if (loose) {
+        /* with class folders, images outside them do not count */
         s->count -= loose;
         memmove(s->image, s->image + loose, (size_t)s->count * sizeof *s->image);
     }

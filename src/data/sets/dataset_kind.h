@@ -21,8 +21,8 @@ typedef struct name_list {
     int64_t count, capacity;
 } name_list;
 
-/* Appends every name of the pattern, in order. A brace without its partner, or more names than the
- * limit, is CLOOB_ERR_ARGUMENT. */
+/* Appends every name of the pattern, in order. Fails with CLOOB_ERR_ARGUMENT for an unbalanced brace or more names than
+ * the limit. */
 cloob_status braces_expand(cloob_ctx *ctx, const char *pattern, name_list *out);
 
 cloob_status name_list_add(cloob_ctx *ctx, name_list *list, const char *name, size_t bytes);

@@ -132,7 +132,7 @@ static cloob_status skip_idx_header(cloob_ctx *ctx, const dataset_part *p, const
     at->offset += bytes;
     at->size -= bytes;
     if (total == at->size) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the header promises another number of bytes than the file has", name);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the number of bytes in the header differs from the file's", name);
 }
 
 /* ---- opening --------------------------------------------------------------------------------------- */
@@ -252,7 +252,7 @@ static cloob_status open_raw(cloob_ctx *ctx, const char *source, const dataset_o
     else if (first->labels) CLOOB_TRY(number_classes(ctx, p, first));
     for (int64_t i = 0; first->labels && i < first->count; i++)
         if (first->labels[i] >= p->classes.count)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: label %d of %lld classes", first->kind->labels,
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: label %d is outside the %lld classes", first->kind->labels,
                             first->labels[i], (long long)p->classes.count);
     return CLOOB_OK;
 }

@@ -170,7 +170,7 @@ static void compare_sizes(cloob_ctx *ctx, const fileset *files, const web_shard 
             int64_t promised;
             const json *size = json_get(root, file_base(fileset_name(files, i)));
             if (size && json_int(size, &promised) && promised != shard[i].count)
-                ctx_log(ctx, CLOOB_LOG_WARN, "%s says %lld samples, %s has %lld", path, (long long)promised,
+                ctx_log(ctx, CLOOB_LOG_WARN, "%s lists %lld samples, %s has %lld", path, (long long)promised,
                         fileset_name(files, i), (long long)shard[i].count);
         }
     arena_release(&a);
@@ -368,8 +368,8 @@ cloob_status web_benchmark_kind(cloob_ctx *ctx, const char *folder, web_kind *ou
     else if (strcmp(word, "multilabel") == 0) *out = WEB_TARGETS;
     else if (word[0] && strcmp(word, "classification") != 0)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                        "%s/dataset_type.txt: \"%s\"; known are classification, multilabel and retrieval", folder,
-                        word);
+                        "%s/dataset_type.txt: \"%s\" is not supported; use classification, multilabel or retrieval",
+                        folder, word);
     return CLOOB_OK;
 }
 

@@ -364,7 +364,7 @@ cloob_status lbfgs_minimize(cloob_ctx *ctx, const lbfgs_problem *p, const lbfgs_
     CLOOB_TRY(state_init(&t, ctx, p, m));
     cloob_status status = evaluate(&t, w, &t.f, t.g);
     if (status == CLOOB_OK && !isfinite(t.f))
-        status = ctx_fail(ctx, CLOOB_ERR_NUMERIC, "the function to minimise is not finite where it starts");
+        status = ctx_fail(ctx, CLOOB_ERR_NUMERIC, "the function to minimise is not finite at the starting point");
     if (status == CLOOB_OK) status = iterate(&t, o, w, out);
     out->f = t.f;
     out->evaluations = t.evaluations;

@@ -34,8 +34,7 @@ typedef struct lbfgs_options {
 typedef struct lbfgs_result {
     double f;
     int iterations, evaluations;
-    bool converged; /* false: out of iterations, or no step decreases f although the tolerance is not reached
-                     */
+    bool converged; /* false: out of iterations, or no step decreases f before the tolerance is reached */
 } lbfgs_result;
 
 /* Minimises from w (n), which is overwritten by the best point. Memory: (2 history + 6) n doubles. */
@@ -44,8 +43,7 @@ cloob_status lbfgs_minimize(cloob_ctx *ctx, const lbfgs_problem *p, const lbfgs_
 
 /* ---- line search --------------------------------------------------------------------------------- */
 
-/* How far to go along a direction: the search of Moré and Thuente (ACM TOMS 20, 1994), which ends at a step
- * that satisfies
+/* Line search of Moré and Thuente (ACM TOMS 20, 1994), which ends at a step that satisfies
  *
  *     f(t) <= f(0) + 1e-3 t f'(0) + slack      and      |f'(t)| <= 0.9 |f'(0)|
  *

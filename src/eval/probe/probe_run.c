@@ -341,7 +341,7 @@ cloob_status few_shot_run(cloob_ctx *ctx, few_shot_result *out, const few_shot_o
 {
     *out = (few_shot_result){ .rows = o->shots_count, .seeds = o->seeds };
     if (o->shots_count < 1 || o->shots_count > FEW_SHOT_ROWS || o->seeds < 1 || o->seeds > FEW_SHOT_SEEDS)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`shots`: up to %d numbers, each drawn 1 to %d times (`seeds`)",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`shots` must be at most %d numbers, and `seeds` from 1 to %d",
                         FEW_SHOT_ROWS, FEW_SHOT_SEEDS);
     for (int64_t k = 0; k < o->shots_count; k++) {
         few_shot_row *row = &out->row[k];

@@ -5,7 +5,7 @@
 
 #include "core/ctx.h"
 
-/* Of the bytes of a JPEG, PNG or WebP file; 1 where there is none or it makes no sense. */
+/* The orientation of a JPEG, PNG or WebP file; 1 if it has none or an invalid one. */
 int exif_orientation(const uint8_t *bytes, size_t size);
 
 /* When the photo was taken, in the camera's local time, as "2019-07-01T10:00:00". false: the file does not say. */

@@ -104,7 +104,7 @@ void image_reader_destroy(image_reader *r)
 
 static cloob_status codec_find(cloob_ctx *ctx, image_reader *r)
 {
-    if (r->size == 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: an empty file is no image", r->name);
+    if (r->size == 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the image file is empty", r->name);
     for (int i = 0; i < CODECS; i++) {
         r->codec = codecs[i];
         if (codecs[i]->match(r->bytes, r->size)) return CLOOB_OK;
@@ -121,7 +121,7 @@ cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *byte
     r->name = name ? name : "image";
     r->limits = limits ? *limits : (image_limits){ IMAGE_MAX_PIXELS, 8, false };
     if (r->limits.jpeg_scale < 0 || r->limits.jpeg_scale > 8)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: JPEG scale of %d eighths; 1 to 8 can be had", r->name,
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: JPEG scale of %d eighths; must be from 1 to 8", r->name,
                         r->limits.jpeg_scale);
     r->kind = IMAGE_RGB;
     r->keyed = false;

@@ -5,9 +5,8 @@
  * truncated files, unknown formats and images above the pixel limit are refused with one line; the limit is checked
  * before anything is allocated.
  *
- * Other loaders resize before they convert to RGB, so a resize needs what the pixels were: that is
- * `kind` and `extra`, which src/data/view/transform.h reads. Code that makes images of its own leaves them zero.
- */
+ * Other loaders resize before they convert to RGB, so a resize needs what the pixels were: that is `kind` and `extra`,
+ * which src/data/view/transform.h reads. Code that makes its own images leaves them zero. */
 #ifndef IO_IMAGE_IMAGE_H
 #define IO_IMAGE_IMAGE_H
 
@@ -42,8 +41,9 @@ typedef struct image {
 typedef struct image_limits {
     int64_t max_pixels; /* 0: no limit */
     int jpeg_scale;     /* eighths of the size to decode a JPEG at, 1..8; 8 or 0: full size */
-    bool photo; /* turned upright by its EXIF orientation; a JPEG above max_pixels, and with any max_pixels but 0 one
-                 * above IMAGE_MAX_PIXELS, is decoded at a smaller scale */
+    /* Turned upright by its EXIF orientation; a JPEG above max_pixels, or with max_pixels not 0 above IMAGE_MAX_PIXELS,
+     * is decoded at a smaller scale. */
+    bool photo;
 } image_limits;
 
 #define IMAGE_MAX_PIXELS ((int64_t)CLOOB_DEFAULT_MAX_PIXELS)
@@ -61,15 +61,15 @@ cloob_status image_write_png(cloob_ctx *ctx, const char *path, const uint8_t *rg
 
 void image_release(image *im);
 
-/* --- many images, one after the other: buffers and codec state are reused ---------------------------- */
+/* --- many images in sequence: buffers and codec state are reused ---------------------------- */
 
 typedef struct image_box {
     int64_t top, left, height, width;
 } image_box;
 
-/* A window of a decoded image. rgb points at the window's first pixel; rows are `stride` bytes apart. The
- * bytes belong to whoever made the image. extra follows kind, or is NULL: pixel (0, 0) of the window, 1 byte (alpha)
- * or 4 bytes (CMYK) per pixel, rows extra_stride apart. */
+/* A window of a decoded image. rgb points at the window's first pixel; rows are `stride` bytes apart. The creator of
+ * the image owns the bytes. extra follows kind, or is NULL: pixel (0, 0) of the window, 1 byte (alpha) or 4 bytes
+ * (CMYK) per pixel, rows extra_stride apart. */
 typedef struct image_part {
     const uint8_t *rgb, *extra;
     int64_t stride, extra_stride;

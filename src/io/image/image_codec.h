@@ -42,7 +42,7 @@ struct image_reader {
     void *state[IMAGE_STATES]; /* a codec's own, reused between images */
 };
 
-/* At least `bytes`, content lost. Buffers end in IMAGE_SLACK readable bytes that do not count. */
+/* Grows to at least `bytes`; the content is lost. Buffers end in IMAGE_SLACK readable bytes that do not count. */
 enum { IMAGE_SLACK = 64 };
 cloob_status image_buffer_reserve(cloob_ctx *ctx, image_buffer *b, size_t bytes);
 void image_buffer_release(image_buffer *b);

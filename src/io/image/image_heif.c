@@ -1,4 +1,4 @@
-/* HEIC and AVIF through libheif, which is loaded with the first such image and turns images upright by itself. */
+/* HEIC and AVIF through libheif, which is loaded with the first such image and turns images upright. */
 #include <string.h>
 
 #include <libheif/heif.h>

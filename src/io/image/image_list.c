@@ -40,7 +40,7 @@ static cloob_status add_folder(cloob_ctx *ctx, image_list *l, const char *path, 
 static cloob_status add_found(cloob_ctx *ctx, image_list *l, const char *path, const char *name, int depth)
 {
     struct stat st;
-    if (lstat(path, &st) != 0) return CLOOB_OK; /* gone since the folder was read */
+    if (lstat(path, &st) != 0) return CLOOB_OK; /* deleted since the folder was read */
     if (S_ISDIR(st.st_mode)) return add_folder(ctx, l, path, depth + 1);
     if (!looks_like_image(name) || stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return CLOOB_OK;
     return add_file(ctx, l, path, &st, false);

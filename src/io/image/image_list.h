@@ -24,15 +24,15 @@ typedef struct image_list {
     arena a;
 } image_list;
 
-/* Adds a file, or all images of a folder and the folders in it; links to folders are not followed, names
- * that begin with a dot are left out. A path that is not there is an error, or without must_exist an entry, which
- * whoever reads it leaves out. */
+/* Adds a file, or all images of a folder and the folders in it; links to folders are not followed, names that begin
+ * with a dot are left out. A path that does not exist is an error, or without must_exist an entry, which readers
+ * skip. */
 cloob_status image_list_add(cloob_ctx *ctx, image_list *l, const char *path, bool must_exist);
 void image_list_release(image_list *l);
 
 /* Adds files, folders (with the folders in them) and glob patterns: what is named is taken as it is, folders give files
  * with the endings of known formats, in order. A single path that is not there is an error that names it; one of
- * several is listed, and whoever reads it leaves it out. */
+ * several is listed, and readers skip it. */
 cloob_status image_list_find(cloob_ctx *ctx, image_list *l, const char *const *what, int64_t n);
 
 #endif

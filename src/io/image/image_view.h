@@ -44,7 +44,7 @@ typedef struct image_view {
     bool hf;                /* transformers' way instead of open_clip's */
 } image_view;
 
-/* "shortest", "longest", "squash", "none", "patches"; false: not one of them, *out is left alone. */
+/* "shortest", "longest", "squash", "none", "patches"; false: another word; *out does not change. */
 bool resize_mode_from_name(const char *name, resize_mode *out);
 const char *resize_mode_name(resize_mode m);
 /* "bicubic", "bilinear", "lanczos", "box", "hamming", "nearest". */

@@ -24,8 +24,8 @@ cloob_status pk_no_memory(pk_machine *m)
 {
     if (m->values < VALUE_LIMIT && m->appended < append_limit(m))
         return ctx_no_memory(m->ctx, sizeof(pk_value) * SLAB_VALUES, m->name);
-    return ctx_fail(m->ctx, CLOOB_ERR_FORMAT, "%s: its pickle has more than %d values; this is no file of weights",
-                    m->name, VALUE_LIMIT);
+    return ctx_fail(m->ctx, CLOOB_ERR_FORMAT, "%s: its pickle has more than %d values; not a file of weights", m->name,
+                    VALUE_LIMIT);
 }
 
 pk_value *pk_new(pk_machine *m, pk_kind kind)

@@ -28,11 +28,11 @@ bool pk_append(pk_machine *m, pk_value *container, pk_value *item); /* list, tup
 /* Looks the name up. An unknown name is an error. */
 cloob_status pk_global(pk_machine *m, const char *module, size_t module_bytes, const char *name, size_t name_bytes,
                        pk_value **out);
-/* What calling `callee` with `args` (a tuple) would make; REDUCE, NEWOBJ, INST and OBJ all end here. */
+/* The result of calling `callee` with `args` (a tuple); REDUCE, NEWOBJ, INST and OBJ all end here. */
 cloob_status pk_call(pk_machine *m, const pk_value *callee, const pk_value *args, pk_value **out);
 /* obj.__setstate__(state). Containers and tensors ignore the attributes set on them. */
 cloob_status pk_build(pk_machine *m, pk_value *obj, pk_value *state);
-/* The storage that a persistent id means. */
+/* The storage of a persistent id. */
 cloob_status pk_persistent(pk_machine *m, const pk_value *id, pk_value **out);
 
 #endif

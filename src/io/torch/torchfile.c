@@ -40,7 +40,7 @@ typedef struct reader {
 static cloob_status member_name(reader *r, const char *tail, char out[NAME_LIMIT])
 {
     size_t n = strlen(r->prefix), m = strlen(tail);
-    if (n + m >= NAME_LIMIT) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: a storage with an endless name", r->name);
+    if (n + m >= NAME_LIMIT) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: a storage whose name is too long", r->name);
     memcpy(out, r->prefix, n);
     memcpy(out + n, tail, m + 1);
     return CLOOB_OK;
@@ -49,7 +49,7 @@ static cloob_status member_name(reader *r, const char *tail, char out[NAME_LIMIT
 static cloob_status zip_storage(reader *r, const char *key, storage_bytes *out)
 {
     char tail[NAME_LIMIT], whole[NAME_LIMIT];
-    if (strlen(key) > 200) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: a storage with an endless name", r->name);
+    if (strlen(key) > 200) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: a storage whose name is too long", r->name);
     snprintf(tail, sizeof tail, "data/%s", key);
     CLOOB_TRY(member_name(r, tail, whole));
     const zip_member *m = zip_find(&r->zip, whole);
@@ -137,7 +137,7 @@ static cloob_status stream_storage(reader *r, const char *key, size_t *at)
 {
     storage_bytes *s = (storage_bytes *)(uintptr_t)(key ? stream_find(r, key) : NULL);
     if (!s || s->data)
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: a storage that nothing or two lists name", r->name);
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: a storage that is not listed, or listed twice", r->name);
     uint64_t element = s->size;
     if (r->size - *at < 8)
         return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: cut short before storage %.60s", r->name, key);
@@ -218,7 +218,7 @@ static void copy_strided(const pk_tensor *t, size_t element, bool swap, const un
     }
 }
 
-/* Overlapping views could make a small file ask for much memory; honest files stay far below this. */
+/* Overlapping views could make a small file need much memory; real files stay far below this limit. */
 static cloob_status copy_tensor(reader *r, const pk_tensor *t, const char *key, const unsigned char *from, tensor *out)
 {
     size_t bytes = tensor_bytes(out);
@@ -307,7 +307,8 @@ static cloob_status add_module(reader *r, const pk_value *module, const char *pr
         if (++r->visits > MODULE_VISITS) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: too many modules", r->name);
         if ((v->kind != PK_TENSOR && v->kind != PK_OBJECT) || !key) continue;
         size_t bytes = strlen(prefix) + strlen(key) + 2;
-        if (bytes > NAME_LIMIT) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: a module with an endless name", r->name);
+        if (bytes > NAME_LIMIT)
+            return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: a module whose name is too long", r->name);
         char *name = arena_push(&r->f->a, bytes);
         if (!name) return ctx_no_memory(r->ctx, bytes, r->name);
         snprintf(name, bytes, "%s%s%s", prefix, prefix[0] ? "." : "", key);
@@ -317,8 +318,6 @@ static cloob_status add_module(reader *r, const pk_value *module, const char *pr
     return CLOOB_OK;
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
 static cloob_status refuse_duplicates(reader *r)
 {
     int64_t n = r->f->count;
@@ -326,7 +325,7 @@ static cloob_status refuse_duplicates(reader *r)
     cloob_status status = CLOOB_OK;
     if (!sorted) return ctx_no_memory(r->ctx, (size_t)n * sizeof *sorted, r->name);
     for (int64_t i = 0; i < n; i++) sorted[i] = r->f->entry[i].name;
-    qsort(sorted, (size_t)n, sizeof *sorted, by_text);
+    qsort(sorted, (size_t)n, sizeof *sorted, order_text);
     for (int64_t i = 1; i < n && status == CLOOB_OK; i++)
         if (strcmp(sorted[i - 1], sorted[i]) == 0)
             status = ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: tensor %.200s is in it twice", r->name, sorted[i]);

@@ -1,5 +1,5 @@
-/* Just enough of zip for torch files: stored (uncompressed) members, found by name, read from memory; and a
- * writer of the same.
+/* The part of zip that torch files use: stored (uncompressed) members, found by name, read from memory; and a writer of
+ * such files.
  *
  * Torch stores its members uncompressed so that they can be mapped; a compressed member may be present
  * (TorchScript's code is) but cannot be read, so a zip bomb has nothing to expand. Every claim of the

@@ -1,5 +1,5 @@
-/* The pieces of the objective on a GPU, as cpu.h has them for the CPU: tiles of scores, retrieval, contrast.
- * Private to src/loss/cuda. Everything is launched on one stream; nothing here waits. */
+/* The parts of the objective on a GPU, corresponding to cpu.h: tiles of scores, retrieval, contrast. Private to
+ * src/loss/cuda. Everything is launched on one stream; nothing here waits. */
 #ifndef LOSS_CUDA_GPU_H
 #define LOSS_CUDA_GPU_H
 

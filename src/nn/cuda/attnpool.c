@@ -43,19 +43,9 @@ cloob_status heads_project_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *x = &a->in[0], *u = &a->out[0];
     int64_t N = u->dim[0], H = u->dim[1], C = u->dim[2], He = x->dim[1], E = He / H;
-    gemm_shape g = { .m = N,
-                     .n = C,
-                     .k = E,
-                     .lda = He,
-                     .ldb = C,
-                     .ldd = H * C,
-                     .batch = H,
-                     .step_a = E,
-                     .step_b = E * C,
-                     .step_d = C,
-                     .in = x->dtype,
-                     .out = u->dtype,
-                     .alpha = a->attr.scale };
+    gemm_shape g = { .m = N, .n = C, .k = E, .in = x->dtype, .out = u->dtype, .alpha = a->attr.scale };
+    g.lda = He, g.ldb = C, g.ldd = H * C;
+    g.batch = H, g.step_a = E, g.step_b = E * C, g.step_d = C;
     return heads_plan(env, a, &g);
 }
 
@@ -70,20 +60,9 @@ cloob_status heads_collect_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *s = &a->in[0], *o = &a->out[0];
     int64_t N = s->dim[0], H = s->dim[1], C = s->dim[2], He = o->dim[1], E = He / H;
-    gemm_shape g = { .m = N,
-                     .n = E,
-                     .k = C,
-                     .tb = true,
-                     .lda = H * C,
-                     .ldb = C,
-                     .ldd = He,
-                     .batch = H,
-                     .step_a = C,
-                     .step_b = E * C,
-                     .step_d = E,
-                     .in = s->dtype,
-                     .out = o->dtype,
-                     .alpha = a->attr.scale };
+    gemm_shape g = { .m = N, .n = E, .k = C, .tb = true, .in = s->dtype, .out = o->dtype, .alpha = a->attr.scale };
+    g.lda = H * C, g.ldb = C, g.ldd = He;
+    g.batch = H, g.step_a = C, g.step_b = E * C, g.step_d = E;
     return heads_plan(env, a, &g);
 }
 
@@ -101,20 +80,9 @@ cloob_status heads_dw_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *x = &a->in[0], *u = &a->in[1];
     int64_t N = u->dim[0], H = u->dim[1], C = u->dim[2], He = x->dim[1], E = He / H;
-    gemm_shape g = { .m = E,
-                     .n = C,
-                     .k = N,
-                     .ta = true,
-                     .lda = He,
-                     .ldb = H * C,
-                     .ldd = C,
-                     .batch = H,
-                     .step_a = E,
-                     .step_b = C,
-                     .step_d = E * C,
-                     .in = x->dtype,
-                     .out = CLOOB_F32,
-                     .alpha = a->attr.scale };
+    gemm_shape g = { .m = E, .n = C, .k = N, .ta = true, .in = x->dtype, .out = CLOOB_F32, .alpha = a->attr.scale };
+    g.lda = He, g.ldb = H * C, g.ldd = C;
+    g.batch = H, g.step_a = E, g.step_b = C, g.step_d = E * C;
     CLOOB_TRY(heads_plan(env, a, &g));
     if (op_has(&a->out[1])) a->scratch_bytes += colsum_scratch(env->dev, N, He, x->dtype);
     return CLOOB_OK;
@@ -159,40 +127,12 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static cloob_status plan_gemms(const op_env *env, pool_state *s, cloob_dtype dtype, int64_t C, bool backward)
 {
     int64_t N = s->N, T = s->T, H = s->H, ld = s->ld;
-    gemm_shape score = { .m = H,
-                         .n = T,
-                         .k = C,
-                         .tb = true,
-                         .batch = N,
-                         .step_a = H * C,
-                         .step_b = T * C,
-                         .step_d = H * T,
-                         .in = dtype,
-                         .out = CLOOB_F32,
-                         .alpha = 1.0f };
-    gemm_shape mix = { .m = H,
-                       .n = C,
-                       .k = T,
-                       .lda = ld,
-                       .batch = N,
-                       .step_a = H * ld,
-                       .step_b = T * C,
-                       .step_d = H * C,
-                       .in = dtype,
-                       .out = dtype,
-                       .alpha = 1.0f };
-    gemm_shape back = { .m = T,
-                        .n = C,
-                        .k = H,
-                        .ta = true,
-                        .lda = ld,
-                        .batch = N,
-                        .step_a = H * ld,
-                        .step_b = H * C,
-                        .step_d = T * C,
-                        .in = dtype,
-                        .out = dtype,
-                        .alpha = 1.0f };
+    gemm_shape score = { .m = H, .n = T, .k = C, .tb = true, .in = dtype, .out = CLOOB_F32, .alpha = 1.0f };
+    gemm_shape mix = { .m = H, .n = C, .k = T, .lda = ld, .in = dtype, .out = dtype, .alpha = 1.0f };
+    gemm_shape back = { .m = T, .n = C, .k = H, .ta = true, .lda = ld, .in = dtype, .out = dtype, .alpha = 1.0f };
+    score.batch = N, score.step_a = H * C, score.step_b = T * C, score.step_d = H * T;
+    mix.batch = N, mix.step_a = H * ld, mix.step_b = T * C, mix.step_d = H * C;
+    back.batch = N, back.step_a = H * ld, back.step_b = H * C, back.step_d = T * C;
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &score, &s->score));
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &mix, &s->mix));
     if (backward) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &back, &s->back));

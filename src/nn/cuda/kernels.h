@@ -1,4 +1,4 @@
-/* Entry points of the cuda backend, and what its files share on the host side. */
+/* Entry points of the cuda backend, and helpers of its host code. */
 #ifndef NN_CUDA_KERNELS_H
 #define NN_CUDA_KERNELS_H
 
@@ -13,17 +13,10 @@ typedef cloob_status cuda_fn(const op_env *env, const op_args *a);
 typedef cloob_status cuda_prepare_fn(const op_env *env, op_args *a);
 typedef void cuda_release_fn(const op_env *env, op_args *a);
 
-cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, pack_texts_cuda, take_rows_cuda,
-    take_rows_bwd_cuda, class_tokens_cuda, class_tokens_bwd_cuda, mean_tokens_cuda, mean_tokens_bwd_cuda, conv2d_cuda,
-    conv2d_dx_cuda, conv2d_dw_cuda, bn_stats_cuda, bn_running_cuda, bn_apply_cuda, bn_bwd_reduce_cuda,
-    bn_bwd_apply_cuda, fold_bn_cuda, relu_cuda, relu_bwd_cuda, add_cuda, avgpool2_cuda, avgpool2_bwd_cuda, linear_cuda,
-    linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, layernorm_cuda, layernorm_bwd_cuda, l2norm_cuda,
-    l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda, heads_project_cuda, heads_collect_cuda, heads_dw_cuda,
-    pool_attention_cuda, pool_attention_bwd_cuda, text_position_cuda, patch_rows_cuda, grid_positions_cuda,
-    grid_positions_bwd_cuda, grid_tokens_cuda, grid_tokens_bwd_cuda, mean_rows_cuda, mean_rows_bwd_cuda,
-    repeat_row_cuda, repeat_row_bwd_cuda, scale_cuda, scale_bwd_cuda, bias_cuda, bias_bwd_cuda, tanh_cuda,
-    tanh_bwd_cuda, gate_cuda, gate_bwd_cuda, rope_cuda, mask_queries_cuda, dwconv_cuda, dwconv_dx_cuda, dwconv_dw_cuda,
-    excite_cuda, excite_bwd_cuda;
+/* attention_one_cuda is declared, but not defined; see table.c. */
+#define OP(id, name, shape, grad) cuda_fn name##_cuda;
+#include "nn/op_list.h"
+#undef OP
 
 cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_tokens_bwd_prepare_cuda,
     conv2d_prepare_cuda, conv2d_dx_prepare_cuda, conv2d_dw_prepare_cuda, bn_stats_prepare_cuda,
@@ -34,7 +27,7 @@ cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_toke
 
 cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda;
 
-/* ---- pieces that several ops use; all launch on the stream and return --------------------------------- */
+/* ---- parts of several ops; all launch on the stream and return ---------------------------------------- */
 
 /* out (C) F32 = sums over the rows of x (R, C), rows `step` elements apart (0: C), in a fixed order. */
 size_t colsum_scratch(const device *d, int64_t R, int64_t C, cloob_dtype dtype);

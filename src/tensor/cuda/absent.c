@@ -16,7 +16,7 @@ void machine_describe_cuda(sbuf *s, device *d) { (void)s, (void)d; }
 /* No such device can be opened, so none of these is reached. */
 static cloob_status no_gpu(cloob_ctx *ctx)
 {
-    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "feeding a GPU: this build has no CUDA");
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "upload to a GPU: this build has no CUDA");
 }
 
 cloob_status async_copy_create_cuda(cloob_ctx *ctx, async_copy *f) { return (void)f, no_gpu(ctx); }

@@ -258,7 +258,8 @@ static cloob_status plan_step(cloob_ctx *ctx, const char *fit, step_options *so,
     char text[MEMORY_TEXT];
     size_t limit;
     if (fit && !memory_parse(fit, &limit))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "fit-memory %s: not a size; write bytes, or 512M, 80G", fit);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "fit-memory %s: not a size; give a number of bytes, or a size such as 80G", fit);
     if (fit) CLOOB_TRY(memory_fit(ctx, &c, so, limit, &n));
     CLOOB_TRY(memory_check(ctx, &c, &n));
     ctx_log(ctx, CLOOB_LOG_INFO, "planned peak %s", memory_text(&n, text));

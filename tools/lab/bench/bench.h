@@ -21,7 +21,7 @@ typedef struct profile_row {
 typedef struct profile {
     profile_row row[PROFILE_ROWS]; /* the slowest first, after profile_finish */
     int rows;
-    bool shapes;            /* matrix multiplications and convolutions of other sizes have rows of their own */
+    bool shapes;            /* matrix multiplications and convolutions have a row for each size */
     double run_ms, rest_ms; /* rest: time outside ops, such as the objective, the optimizer and copies */
     /* while it runs */
     cloob_ctx *ctx;
@@ -35,14 +35,14 @@ typedef struct bench_options {
     const char *model;              /* a name, or a .json file */
     const char *device, *precision; /* NULL: auto, fp32 */
     int64_t batch, accum;           /* accum: micro-batches of a training step */
-    int64_t repeats;                /* timed runs, after one that is not */
+    int64_t repeats;                /* timed runs, after one untimed run */
     uint64_t seed;
     cloob_method method;     /* training */
     bool grad_checkpointing; /* training */
-    const char *fit_memory;  /* training: choose what is recomputed to stay within this size, as 80G; NULL: no limit */
+    const char *fit_memory;  /* training: recompute to stay within this size, such as 80G; NULL: no limit */
     bool pack_texts;         /* training: the text tower computes only the tokens up to the end token */
-    int64_t text_length; /* mean tokens of a text, spread from half to three halves of it; 0: from 4 to the context */
-    profile *profile;    /* filled with the time of every op; NULL: not wanted */
+    int64_t text_length; /* mean tokens of a text, uniform from half to three halves of it; 0: from 4 to the context */
+    profile *profile;    /* filled with the time of every op; NULL: no profile */
     bool text;           /* embedding: texts instead of images */
     bool invariant;      /* embedding: a row has the same bytes in any batch */
 } bench_options;
@@ -71,7 +71,8 @@ typedef struct loss_bench {
     uint64_t seed;
 } loss_bench;
 
-/* Loss and gradients; peak_bytes is what the process, or the GPU, took beyond the embeddings, gradients included. */
+/* Loss and gradients; peak_bytes is the memory of the process, or on the GPU, in addition to the embeddings; it
+ * includes the gradients. */
 cloob_status loss_timing(cloob_ctx *ctx, const cloob_objective_options *o, const loss_bench *b, bench_result *out);
 /* One batch of embeddings, from bytes or tokens in host memory to unit rows in host memory. */
 cloob_status embed_timing(cloob_ctx *ctx, const bench_options *o, bench_result *out);
@@ -82,7 +83,7 @@ typedef struct device_facts {
     char name[128];
     int64_t total_bytes, free_bytes; /* 0: unknown */
     char runs[160]; /* a GPU: its compute capability, and which kernels run on it; empty for the processor */
-    const char *automatic, *why; /* what precision "auto" stands for on it, and the reason */
+    const char *automatic, *why; /* the meaning of precision "auto" on it, and the reason */
     char decoder[256];           /* a GPU: what decodes images on it, or why nothing does */
 } device_facts;
 
@@ -95,7 +96,7 @@ cloob_status device_describe(cloob_ctx *ctx, int index, device_facts *out);
 typedef struct data_bench_options {
     int64_t batch, size, context; /* 64 images of 224 px, 77 tokens */
     int64_t workers, ahead;       /* 0 workers: in the calling thread */
-    int64_t batches;              /* to time, after one that is not counted; 0: whole epochs */
+    int64_t batches;              /* to time, after one uncounted batch; 0: whole epochs */
     int64_t epochs;               /* with batches 0; 1 */
     uint64_t seed;
     bool eval;                 /* evaluation views in order instead of training crops */
@@ -110,7 +111,7 @@ typedef struct data_bench_result {
     int64_t peak_bytes;          /* of the process */
     int64_t buffer_bytes;        /* of the loader's batches */
     int64_t cpu_views;           /* with "gpu": views that the CPU had to make */
-    char decoder[96];            /* who made the others: "CPU", "nvJPEG 13.2, hardware decoders" */
+    char decoder[96];            /* what made the others: "CPU", "nvJPEG 13.2, hardware decoders" */
     int64_t rss_first, rss_last; /* resident bytes after the first and the last epoch (or batch, without epochs) */
 } data_bench_result;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/rng.h"
+#include "core/text.h"
 #include "lab/memory.h"
 
 /* ---- gathering ----------------------------------------------------------------------------------- */
@@ -50,13 +51,7 @@ static void add_value(groups *g, int64_t group, const char *name, double x)
 }
 
 /* Counts, times and seeds are not metrics. */
-static bool is_metric(const char *key)
-{
-    static const char *const no[] = { "epoch", "num_samples", "n", "bad", "seed", "steps", "seconds" };
-    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
-        if (strcmp(key, no[i]) == 0) return false;
-    return true;
-}
+static bool is_metric(const char *key) { return !text_has_word("epoch num_samples n bad seed steps seconds", key); }
 
 static void add_object(groups *g, int64_t group, const json *object, const char *prefix)
 {

@@ -106,7 +106,7 @@ int mean_decimals(double deviation, double mean);
 
 /* A row of data_sets.def. */
 typedef struct data_set {
-    const char *name, *other, *title; /* name: letters and digits; other: further names, between blanks */
+    const char *name, *other, *title; /* name: letters and digits; other: further names, separated by spaces */
     int64_t classes, train, test;     /* images; 0: not known */
     const char *metric;               /* "accuracy", "mean_per_class", "roc_auc" */
     bool same;                        /* every copy has these test images */
@@ -116,8 +116,8 @@ typedef struct data_set {
 /* Finds a set by name ("Stanford-Cars"), or by folder or file ("sets/wds_cars_test", "cars/test"). NULL: unknown. */
 const data_set *data_set_find(const char *name);
 
-/* The tables of the paper with the means of our results on the same data sets. path: folders and files of eval suite,
- * files of eval zeroshot --json, training runs with ImageNet; none: only the published tables. format: "text",
+/* The tables of the paper with the means of cloob's results on the same data sets. path: folders and files of eval
+ * suite, files of eval zeroshot --json, training runs with ImageNet; none: only the published tables. format: "text",
  * "markdown" or "json". The caller frees *text. */
 cloob_status compare_paper(cloob_ctx *ctx, const char *const *path, int64_t paths, const char *format, char **text);
 
@@ -130,7 +130,7 @@ typedef struct group_values {
 
 typedef struct group_metric {
     const char *name;
-    group_values *of; /* (groups, as far as they have come) */
+    group_values *of; /* (groups seen so far) */
     int64_t groups;
 } group_metric;
 
@@ -142,7 +142,7 @@ typedef struct groups {
     group_metric *metric;
     int64_t metrics, metric_room;
     bool all;        /* every number is a metric; false: except counts, times and seeds */
-    int64_t skipped; /* numbers that are not finite, which JSON has as null */
+    int64_t skipped; /* numbers that are not finite, which are null in JSON */
 } groups;
 
 int64_t groups_at(groups *g, const char *name); /* the group of this name, added if new */

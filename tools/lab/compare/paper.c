@@ -40,14 +40,6 @@ static void plain_name(const char *part, size_t n, char out[64])
         if (text_ends_with(out, end[i])) out[strlen(out) - strlen(end[i])] = '\0';
 }
 
-static bool is_listed(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *at = list; (at = strstr(at, word)); at += n)
-        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return n > 0;
-    return false;
-}
-
 const data_set *data_set_find(const char *name)
 {
     char plain[64] = "";
@@ -60,7 +52,7 @@ const data_set *data_set_find(const char *name)
         end = from;
     }
     for (int i = 0; i < SETS; i++)
-        if (strcmp(known[i].name, plain) == 0 || is_listed(known[i].other, plain)) return &known[i];
+        if (strcmp(known[i].name, plain) == 0 || text_has_word(known[i].other, plain)) return &known[i];
     return NULL;
 }
 

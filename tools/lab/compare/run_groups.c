@@ -15,8 +15,8 @@ typedef struct reader {
     groups g;
     const compare_options *o;
     int64_t runs, left_out; /* left_out: by `where`, unfinished, or of a sweep's search */
-    int64_t searches;       /* of of these, runs of a search whose sweep has final runs */
-    bool by_stage;          /* `where` says which stage of a sweep is wanted */
+    int64_t searches;       /* of these, search runs of a sweep that has final runs */
+    bool by_stage;          /* `where` names a stage of a sweep */
     char by[64];
     const char *group;   /* two files: the group of every line; NULL: grouped by the setting `by` */
     int64_t epoch;       /* two files: the epoch of the lines to take; -1: all */
@@ -140,7 +140,7 @@ static int64_t number_of(const run_seen *r, const char *key)
 }
 
 /* A run that trained for all of its epochs, or its steps (`max_steps` in runs of earlier versions). The number of steps
- * comes from the checkpoint, without one from the last validation. */
+ * is read from the checkpoint, or else from the last validation. */
 static cloob_status is_finished(cloob_ctx *ctx, const run_seen *run, const char *dir, bool *finished)
 {
     int64_t epochs = number_of(run, "epochs"), steps = number_of(run, "schedule_steps"), epoch = epochs;
@@ -270,8 +270,9 @@ static cloob_status choose_metrics(cloob_ctx *ctx, groups_result *g, const char 
         int64_t i = 0;
         while (i < g->metrics && (strncmp(g->metric[i].metric, at, n) != 0 || g->metric[i].metric[n])) i++;
         if (i == g->metrics)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`metrics` %.*s: no run has it; the first of them have %s and %s",
-                            (int)n, at, g->metrics > 0 ? g->metric[0].metric : "none",
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                            "`metrics` %.*s: no run has this metric; the first ones are %s and %s", (int)n, at,
+                            g->metrics > 0 ? g->metric[0].metric : "none",
                             g->metrics > 1 ? g->metric[1].metric : "no other");
         chosen[count++] = g->metric[i];
     }
@@ -298,7 +299,7 @@ cloob_status compare_runs(cloob_ctx *ctx, groups_result *out, const char *const 
     plain_name(o->by ? o->by : "method", strlen(o->by ? o->by : "method"), r.by, sizeof r.by);
     cloob_status status = CLOOB_OK;
     if (o->resamples < 1 || !(o->alpha > 0 && o->alpha < 1))
-        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`resamples` is 1 or more, `alpha` between 0 and 1");
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`resamples` must be at least 1, and `alpha` between 0 and 1");
     for (int64_t i = 0; i < o->wheres; i++) r.by_stage = r.by_stage || strncmp(o->where[i], "stage=", 6) == 0;
     for (int64_t i = 0; i < paths && status == CLOOB_OK; i++) status = add_path(ctx, &r, path[i]);
     if (status == CLOOB_OK) log_searches(ctx, &r);

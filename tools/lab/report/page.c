@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "core/needs.h"
+#include "core/text.h"
 #include "data/view/transform.h"
 #include "io/image/image.h"
 #include "lab/memory.h"
@@ -38,12 +39,9 @@ void page_grid(page *p, grid *g)
 /* The seed, and settings that do not change results. */
 static bool is_incidental(const char *key)
 {
-    static const char *const names[] = { "name",       "seed",    "logs",    "resume",          "save_frequency",
-                                         "save_every", "workers", "threads", "val_frequency",   "log_every_n_steps",
-                                         "report_to",  "quiet",   "device",  "save_most_recent" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(key, names[i]) == 0) return true;
-    return false;
+    return text_has_word("name seed logs resume save_frequency save_every workers threads val_frequency "
+                         "log_every_n_steps report_to quiet device save_most_recent",
+                         key);
 }
 
 static bool same_settings(const run_files *a, const run_files *b)

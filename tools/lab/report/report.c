@@ -41,7 +41,7 @@ static cloob_status find_scores(page *p, const char *out, const report_options *
 }
 
 /* A file next to the page; NULL: none that can be read. */
-static const json *read_beside(page *p, const char *out, const char *name)
+static const json *read_sibling(page *p, const char *out, const char *name)
 {
     char path[FILE_PATH];
     json *root = NULL;
@@ -55,8 +55,8 @@ static const json *read_beside(page *p, const char *out, const char *name)
 /* The table of cloob sweep, if the page is in its folder. */
 static void find_table(page *p, const char *out)
 {
-    p->ablation = read_beside(p, out, "ablation.json");
-    if (!p->ablation) p->ablation = read_beside(p, out, "sweep.json");
+    p->ablation = read_sibling(p, out, "ablation.json");
+    if (!p->ablation) p->ablation = read_sibling(p, out, "sweep.json");
 }
 
 static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
@@ -200,12 +200,12 @@ static cloob_status refresh(cloob_ctx *ctx, arena *a, const char *dir, const cha
     const char *data = run_param_get(&r, "val_data");
     if (!*data || strcmp(data, "None") == 0) return CLOOB_OK;
     if (dataset_runs_commands(ctx, data))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "its val_data is a command (pipe:), which is not run out of a file");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "its val_data is a command (pipe:), which is not run from a file");
     CLOOB_TRY(resume_find(ctx, folder, checkpoint));
     return is_newer(out, checkpoint) ? CLOOB_OK : write_samples(ctx, &r, checkpoint, out, device_name);
 }
 
-/* A run whose weights or images are gone keeps its old samples, if any. */
+/* A run whose weights or images no longer exist keeps its old samples, if any. */
 static void refresh_samples(cloob_ctx *ctx, const char *dir, const char *device_name)
 {
     arena a = { 0 };

@@ -3,7 +3,7 @@
  *     const char *runs[] = { "logs/first" };
  *     if (report_write(ctx, runs, 1, "report.html", NULL, NULL) != CLOOB_OK) puts(cloob_error(ctx));
  *
- * Reads what cloob_train left in the runs' folders: params.txt, metrics.tsv, checkpoints/results.jsonl,
+ * Reads the files of cloob_train in the runs' folders: params.txt, metrics.tsv, checkpoints/results.jsonl,
  * analysis/epoch_N; and zero-shot results, zeroshot*.json, examples*.json and classify*.json, inside the run's folder,
  * next to it, and next to the page. Zero-shot examples of the validation data, examples-validation.json in the run's
  * folder, are written first, with the run's last checkpoint. The page needs no network. */
@@ -32,8 +32,8 @@ typedef struct report_summary {
     int64_t bytes;
 } report_summary;
 
-/* run: folders. The page is written atomically. o and summary may be
- * NULL. A run without validation results makes a page without them; a folder that is no run fails. */
+/* run: folders. The page is written atomically. o and summary may be NULL. A run without validation results gives a
+ * page without them. Fails for a folder that is not a run. */
 cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
                           const report_options *o, report_summary *summary);
 

@@ -9,7 +9,7 @@
  *
  * A data set is a folder with SPLIT/0.tar, SPLIT/1.tar, ... (SPLIT/nshards.txt says how many), classnames.txt,
  * zeroshot_classification_templates.txt, and dataset_type.txt (retrieval or multilabel; otherwise classification).
- * Metrics have CLIP_benchmark's names and definitions. Sets of DataComp are known by the name of their folder
+ * Metrics have CLIP_benchmark's names and definitions. Sets of DataComp are recognised by the name of their folder
  * (docs/reference/benchmarks.md has the table); WILDS, Dollar Street and GeoDE get their further metrics, and their
  * `npy` members are read for it. */
 #ifndef LAB_SUITE_BENCHMARK_H
@@ -23,13 +23,13 @@
 typedef enum benchmark_task { BENCHMARK_AUTO, BENCHMARK_LINEAR_PROBE } benchmark_task;
 
 typedef struct benchmark_options {
-    benchmark_task task;                 /* AUTO: zero-shot classification or retrieval, as the data set is */
+    benchmark_task task;                 /* AUTO: zero-shot classification or retrieval, depending on the data set */
     const char *split;                   /* "test" */
     const char *train_split, *val_split; /* of a linear probe: "train", and NULL: lambda is chosen on training rows */
     int64_t shots;                       /* of a linear probe: rows of each class; -1: all */
     uint64_t seed;                       /* draws the shots */
     int workers;                         /* threads that decode; 2 */
-    const cloob_data_options *data;      /* limits of images and the like; NULL: defaults */
+    const cloob_data_options *data;      /* such as limits of images; NULL: defaults */
 } benchmark_options;
 
 void benchmark_options_init(benchmark_options *o);
@@ -43,8 +43,8 @@ typedef struct benchmark_result {
     char *dataset;            /* the folder's name */
     char *model, *pretrained; /* the model's name, and the file it came from */
     char *task, *language;    /* "zeroshot_classification", "zeroshot_retrieval", "linear_probe"; "en" */
-    const char *key, *title;  /* of the table of DataComp; NULL: not one of its sets */
-    const char *main_metric;  /* the one that is quoted; NULL: none */
+    const char *key, *title;  /* in the table of DataComp; NULL: not one of its sets */
+    const char *main_metric;  /* the metric that is usually quoted; NULL: none */
     benchmark_score *score;   /* (scores) */
     int64_t scores, n, bad;   /* n: images; bad: left out because they cannot be read */
     int64_t shots;            /* of a linear probe on a few rows; -1: all */

@@ -61,7 +61,7 @@ static cloob_status take(cloob_ctx *ctx, const json *root, const char *path, ben
     const json *metrics = json_get(root, "metrics");
     if (!metrics || metrics->kind != JSON_OBJECT || !json_string(json_get(root, "dataset")) ||
         !json_string(json_get(root, "task")))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no result of a benchmark (dataset, task, metrics)", path);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a result of a benchmark (needs dataset, task, metrics)", path);
     *r = (benchmark_result){ .dataset = copy_of(root, "dataset"),
                              .model = copy_of(root, "model"),
                              .pretrained = copy_of(root, "pretrained"),

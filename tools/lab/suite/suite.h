@@ -53,7 +53,7 @@ typedef struct bench {
 /* The images of a split at unit length with their labels, captions and numbers. */
 typedef struct bench_features {
     embed_result e;
-    double *target; /* (e.rows, targets) the numbers of their npy members; NULL: not asked for, or none */
+    double *target; /* (e.rows, targets) the numbers of their npy members; NULL: not requested, or none */
     int64_t targets;
 } bench_features;
 

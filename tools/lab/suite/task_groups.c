@@ -16,7 +16,7 @@ static cloob_status read_groups(cloob_ctx *ctx, const bench *b, const bench_feat
     *groups = 1;
     if (f->e.rows < 1) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no image to group", b->folder);
     if (column >= f->targets)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: metadata of %lld numbers, number %d is needed", b->folder,
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the metadata has %lld numbers; number %d is required", b->folder,
                         (long long)f->targets, column + 1);
     *of = must(calloc((size_t)f->e.rows, sizeof **of));
     for (int64_t i = 0; i < f->e.rows; i++) {

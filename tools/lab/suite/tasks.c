@@ -137,11 +137,11 @@ static cloob_status precision(cloob_ctx *ctx, bench *b, const float *score, cons
 static cloob_status check_targets(cloob_ctx *ctx, const bench *b, const bench_features *f, int64_t C)
 {
     if (f->targets != C)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: labels of %lld numbers, and %lld classes in classnames.txt",
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: labels have %lld numbers, but classnames.txt has %lld classes",
                         b->folder, (long long)f->targets, (long long)C);
     for (int64_t i = 0; i < f->e.rows * C; i++)
         if (f->target[i] != 0 && f->target[i] != 1)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: image %lld has a label of %g; 0 and 1 are possible", b->folder,
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: image %lld has a label of %g; must be 0 or 1", b->folder,
                             (long long)(i / C), f->target[i]);
     return CLOOB_OK;
 }

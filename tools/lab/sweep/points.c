@@ -47,7 +47,7 @@ static cloob_status find_by(cloob_ctx *ctx, const sweep_options *o, int64_t *by)
     *by = -1;
     for (int64_t i = 0; i < o->axes; i++)
         if (strcmp(o->axis[i].name, name) == 0) *by = i;
-    if (*by < 0 && o->by) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`by` %s: is no axis of the sweep", o->by);
+    if (*by < 0 && o->by) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`by` %s: not an axis of the sweep", o->by);
     return CLOOB_OK;
 }
 

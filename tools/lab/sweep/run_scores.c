@@ -39,20 +39,17 @@ static cloob_status put_zeroshot(cloob_ctx *ctx, const sweep_options *o, const s
 {
     char set[128], path[SWEEP_PATH + 160], key[160];
     cloob_dataset *d;
-    cloob_data_options how;
+    cloob_data_options images = dataset_options_of_images(&o->train.data);
     cloob_zeroshot_options z;
     cloob_zeroshot_result found;
     json_out text = { .spaced = true };
-    cloob_data_options_init(&how);
-    how.max_pixels = o->train.data.max_pixels, how.exif_orientation = o->train.data.exif_orientation;
-    how.cache = o->train.data.cache;
     cloob_zeroshot_options_init(&z);
     run_set_name(source, set);
     z.prompts = p->count ? p : NULL;
     const prompt_set *of = p->set;
     if (p->count > 1) CLOOB_TRY(prompts_find(ctx, p, set, &of));
     z.set = of - p->set;
-    CLOOB_TRY(cloob_dataset_open(ctx, source, &how, &d));
+    CLOOB_TRY(dataset_open(ctx, source, &images, &d));
     cloob_status status = cloob_zeroshot(ctx, m, d, &z, &found);
     cloob_dataset_close(d);
     CLOOB_TRY(status);

@@ -26,7 +26,7 @@ static cloob_status refuse_difference(cloob_ctx *ctx, const char *folder, char *
         if (!a && !b) return CLOOB_OK;
         if (a && b && strcmp(a, b) == 0) continue;
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s: was begun with other settings (%s, now %s); give another `name`, or those settings",
+                        "%s: was started with other settings (%s, now %s); give another `name`, or those settings",
                         folder, a && *a ? a : "nothing", b && *b ? b : "nothing");
     }
 }
@@ -77,7 +77,8 @@ static cloob_status rename_unsaved_run(cloob_ctx *ctx, const char *dir)
         snprintf(aside, sizeof aside, "%s.unfinished%d", dir, i);
         if (file_exists(aside)) continue;
         if (rename(dir, aside) != 0) break;
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: ended before its first checkpoint; kept as %s, and begun again", dir, aside);
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: ended before its first checkpoint; kept as %s, and started again", dir,
+                aside);
         return CLOOB_OK;
     }
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended before its first checkpoint and cannot be renamed; remove it", dir);
@@ -128,7 +129,7 @@ static cloob_status train_run(cloob_ctx *ctx, const sweep_options *o, const char
 
 /* ---- results ------------------------------------------------------------------------------------ */
 
-/* The numbers of the last line of results.jsonl; epoch is left alone when there is none. */
+/* The numbers of the last line of results.jsonl; epoch does not change if there is none. */
 static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *epoch, json_out *out)
 {
     arena a = { 0 };
@@ -186,7 +187,7 @@ static cloob_status write_summary(cloob_ctx *ctx, const sweep_options *o, const 
     return run_write_object(ctx, status, &out, path);
 }
 
-/* A finished run whose summary lacks a set that is asked for now is evaluated again, not trained. */
+/* False for a finished run whose summary lacks a requested set: the run is then evaluated again, not trained. */
 static bool is_complete(const sweep_options *o, const json *summary)
 {
     if (json_get(summary, "failed")) return true;
@@ -257,7 +258,7 @@ bool run_is_done(const sweep_run *r)
     return file_exists(path);
 }
 
-/* ---- several runs at a time: threads that take the next one, each with a context of its own --------- */
+/* ---- several runs at a time: threads that take the next one, each with its own context -------------- */
 
 enum { MAX_JOBS = 64 };
 
@@ -373,7 +374,8 @@ cloob_status sweep_do_runs(cloob_ctx *ctx, const sweep_options *o, const char *f
     if (width == 1) return run_in_order(&j);
     CLOOB_TRY(comm_env_read(ctx, &env));
     if (env.size > 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`jobs` %lld: runs of %d ranks come one after the other; leave it out",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "`jobs` %lld: with %d ranks, runs are trained one after the other; leave it out",
                         (long long)o->jobs, env.size);
     j.threads = (int)max64(1, ctx->threads / width);
     return run_concurrently(&j, width);

@@ -29,7 +29,7 @@ cloob_status sweep_check_settings(cloob_ctx *ctx, const sweep_options *o, const 
 cloob_status sweep_do_run(cloob_ctx *ctx, const sweep_options *o, const char *folder, const sweep_run *r,
                           sweep_summary *count);
 
-/* All of them, o->jobs at a time; the first that fails, or is stopped, stops the others. */
+/* Does all runs, o->jobs at a time; the first that fails, or is stopped, stops the others. */
 cloob_status sweep_do_runs(cloob_ctx *ctx, const sweep_options *o, const char *folder, const sweep_run *run,
                            int64_t runs, sweep_summary *count);
 
@@ -38,7 +38,7 @@ bool run_is_done(const sweep_run *r); /* it has summary.json, and test.json wher
 /* A file of the run's folder, summary.json or test.json, in the arena. */
 cloob_status run_read(cloob_ctx *ctx, arena *a, const sweep_run *r, const char *name, json **out);
 
-/* What a trained run scores on class folders and on pairs, as members of a JSON object. */
+/* The scores of a trained run on class folders and on pairs, as members of a JSON object. */
 
 /* Ends the object of `out`, writes it if so_far is CLOOB_OK, and always releases it. */
 cloob_status run_write_object(cloob_ctx *ctx, cloob_status so_far, json_out *out, const char *path);
@@ -72,7 +72,7 @@ typedef struct points {
     const sweep_options *o;
     point *item;
     int64_t count;
-    int64_t by; /* which axis; -1: none */
+    int64_t by; /* index of an axis; -1: none */
 } points;
 
 /* All combinations, or o->random of them. Refuses unknown options and values, an axis that is listed twice, and more
@@ -85,7 +85,7 @@ cloob_status point_run(cloob_ctx *ctx, const points *p, const point *at, int64_t
 
 typedef struct sweep_stage { /* runs that are trained together */
     sweep_run *run;          /* (runs) */
-    int64_t *point;          /* (runs) whose each is */
+    int64_t *point;          /* (runs) index of each run's point */
     int64_t runs;
 } sweep_stage;
 
@@ -97,8 +97,8 @@ typedef struct sweep {
     sweep_summary summary;
 } sweep;
 
-/* What was found, as files: results.jsonl, sweep.md, sweep.json; of a comparison ablation.md and
- * ablation.json. Once every run has its summary. */
+/* Write the results: results.jsonl, sweep.md and sweep.json; of a comparison ablation.md and ablation.json. Every run
+ * must have its summary. */
 cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s);
 cloob_status comparison_write_tables(cloob_ctx *ctx, sweep *s);
 

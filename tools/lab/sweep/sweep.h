@@ -31,11 +31,12 @@ typedef struct sweep_axis {
 } sweep_axis;
 
 typedef struct sweep_options {
-    cloob_train_options train; /* of every run; name is that of the sweep, seed the first */
+    cloob_train_options train; /* of every run; name: the sweep's; seed: the first */
     const sweep_axis *axis;
     int64_t axes;
-    int64_t part, parts; /* of several processes, say a scheduler's array: process `part` of 0 to parts - 1 trains every
-                            parts-th run. The last to end, or a call without it, writes the tables. parts 0: one */
+    /* Several processes, such as a scheduler's array: process `part`, 0 to parts - 1, trains every parts-th run. The
+     * last one to end, or a call with parts 0, writes the tables. parts 0: a single process. */
+    int64_t part, parts;
 /* Every other setting, with its default and meaning, is a row of the table. `random` draws without repetition.
  * `select` names a number of summary.json; losses and ranks are better when
  * lower, all else when higher. Without `by` the choice is made for each method where `method` is an axis, else once.
@@ -45,7 +46,7 @@ typedef struct sweep_options {
 } sweep_options;
 
 void sweep_options_init(sweep_options *o);
-/* The four objectives compared over five seeds, with the analysis of their embeddings: sets what that differs in. */
+/* Sets the options that compare the four objectives over five seeds, with the analysis of their embeddings. */
 void sweep_compare_objectives(sweep_options *o);
 /* The rows of sweep_options.def, then those of train_option_table. Offsets are in sweep_options. */
 const option_desc *sweep_option_table(int64_t *count);
@@ -58,7 +59,7 @@ typedef struct sweep_summary {
     int64_t failed;                        /* runs with a loss that is not finite; never chosen */
     bool complete;                         /* false: other parts still run */
     double seconds;
-    int rank; /* of this process; every run takes all ranks, rank 0 reports */
+    int rank; /* of this process; every run uses all ranks, rank 0 reports */
 } sweep_summary;
 
 /* summary may be NULL. Refuses to continue with other settings than it began with; values and seeds may be added.

@@ -146,8 +146,8 @@ static void unpack(cairo_surface_t *surface, int64_t size, uint8_t *rgb)
 cloob_status synth_render(cloob_ctx *ctx, const synth_scene *s, int64_t size, uint8_t *rgb)
 {
     if (size < SYNTH_MIN_SIZE || size > SYNTH_MAX_SIZE)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "images of %lld pixels: between %d and %d can be drawn",
-                        (long long)size, SYNTH_MIN_SIZE, SYNTH_MAX_SIZE);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "images of %lld pixels: must be from %d to %d", (long long)size,
+                        SYNTH_MIN_SIZE, SYNTH_MAX_SIZE);
     CLOOB_TRY(cairo_use(ctx));
     cairo_surface_t *surface = cairo.image_surface_create(CAIRO_FORMAT_RGB24, (int)size, (int)size);
     cairo_t *cr = cairo.create(surface);

@@ -20,10 +20,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 static bool is_owned(const char *name)
 {
-    static const char *const names[] = { "images",       "classes",    "factors.tsv", "naming.tsv",
-                                         "prompts.json", "sizes.json", "val.tsv",     "train.tsv" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0) return true;
+    if (text_has_word("images classes factors.tsv naming.tsv prompts.json sizes.json val.tsv train.tsv", name))
+        return true;
     return (strncmp(name, "train-", 6) == 0 || strncmp(name, "val-", 4) == 0) && text_ends_with(name, ".tar");
 }
 
@@ -62,7 +60,7 @@ cloob_status synth_folder_begin(cloob_ctx *ctx, const char *out, bool force)
     char path[FILE_PATH];
     cloob_status status = CLOOB_OK;
     CLOOB_TRY(file_make_dirs(ctx, out));
-    if (!file_is_dir(out)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s is a file: `out` takes a folder", out);
+    if (!file_is_dir(out)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s is a file: `out` must be a folder", out);
     bool is_set = has_mark(ctx, out);
     DIR *dir = opendir(out);
     if (!dir) return file_fail(ctx, out, "cannot read the folder");
