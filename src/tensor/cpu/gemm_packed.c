@@ -13,6 +13,7 @@ enum {
     ALIGN = 64,
     PACK = 8,        /* blocks of rows that a thread packs at a time, */
     PIECE = 1 << 20, /* and multiplications that it takes, at least */
+    FETCH_AHEAD = 2, /* blocks */
     /* A GEMM with few tasks and a long K (gradients of weights) is summed in parts. Their number depends on sizes
      * alone. */
     WANTED_TASKS = 32,
@@ -261,8 +262,7 @@ static void pack_stretch(const job *j, stretch *s, char *room)
     }
 }
 
-/* C, and a residual, come into the near caches while the block is multiplied. */
-static void fetch_block(const gemm_call *x, int64_t m, int rows, int64_t n, int cols)
+static void fetch_lines(const gemm_call *x, int64_t m, int rows, int64_t n, int cols)
 {
     size_t element = x->c_bf16 ? sizeof(uint16_t) : sizeof(float), bytes = (size_t)cols * element;
     for (int r = 0; r < rows; r++)
@@ -270,6 +270,19 @@ static void fetch_block(const gemm_call *x, int64_t m, int rows, int64_t n, int 
             if (x->c) __builtin_prefetch((const char *)x->c + at, 1);
             if (x->res) __builtin_prefetch((const char *)x->res + at);
         }
+}
+
+/* C, and a residual, come into the near caches some blocks before they are used: with a short K one block takes less
+ * time than a far cache. */
+static void fetch_ahead(const job *j, const stretch *s, int64_t p, int64_t i)
+{
+    const gemm_kernel *k = j->kernel;
+    const gemm_call *x = s->x;
+    i += min64(FETCH_AHEAD, s->blocks);
+    if (i >= s->blocks) i -= s->blocks, p += panels_at_once(k, x);
+    if (p >= s->panels) return;
+    int64_t m = (s->i0 + i) * j->l.rows, n = (s->p0 + p) * k->cols;
+    fetch_lines(x, m, (int)min64(j->l.rows, x->M - m), n, (int)min64(k->cols, x->N - n));
 }
 
 /* Where the epilogue writes: C, or, where C is wanted in 8 bits alone, a block of 64 columns that is rounded next. */
@@ -307,7 +320,7 @@ static void multiply_block(const job *j, const stretch *s, int64_t p, gemm_block
     block->cols = (int)min64(k->cols, x->N - column);
     if (x->packed) block->next = s->p0 + p + at_once < j->l.panels ? b + at_once * s->b_next : b;
     block->sum = s->first && s->last ? s->c : s->c + (p * s->blocks + block->index) * k->rows * k->cols;
-    if (s->last) fetch_block(x, m, block->rows, column, block->cols);
+    if (s->last) fetch_ahead(j, s, p, block->index);
     k->multiply(block);
     if (!s->last) return;
     gemm_finish f = { .x = &t->x, .whole = k->kind == GEMM_I8 };

@@ -48,7 +48,7 @@ AVX512 INLINE void avx512_rows(const gemm_block *b, const int rows)
             const int32_t *begin = a[r]->zero ? panel->shift : none;
             l[r] = _mm512_loadu_si512(begin), m[r] = _mm512_loadu_si512(begin + 16);
         }
-#pragma GCC unroll 4
+#pragma GCC unroll 16
         for (int q = 0; q < QUADS; q++) {
             __m512i near = _mm512_loadu_si512(panel->w[q]), far = _mm512_loadu_si512(panel->w[q][16]);
 #pragma GCC unroll 6
