@@ -11,7 +11,7 @@ image towers come back with other branches that fold to the same layers: embeddi
 
 A full-size model of open_clip is in memory once and on the disk twice: ViT-bigG-14 takes 10.2 GB and 20.3 GB. With --stored bf16 its
 random weights are rounded to bf16 and its files have half the size; both programs still compute in fp32."""
-import argparse, gc, hashlib, json, os, pathlib, shutil, subprocess, sys, tempfile
+import argparse, copy, gc, hashlib, json, os, pathlib, shutil, subprocess, sys, tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch, open_clip
@@ -88,7 +88,8 @@ def rates(pairs, rows):
 
 @torch.no_grad()
 def compare_speed(name):
-    """Images and texts per second, the same inputs for both in one process; of hf:naflex images of three shapes, with their preprocessing."""
+    """Images and texts per second, the same inputs for both in one process; of hf:naflex images of three shapes, with their preprocessing.
+    Of towers with convolutions a third figure follows the two of the images: the peer reparameterised and in channels_last."""
     sys.path.insert(0, str(root / "python"))
     import cloob, numpy as np
     torch.set_num_threads(args.threads)
@@ -107,9 +108,15 @@ def compare_speed(name):
         (folder / "open_clip_config.json").write_text(json.dumps(dict(model_cfg=config, preprocess_cfg=dict(mean=[0.5] * 3, std=[0.5] * 3))))
         x, t = images(config["vision_cfg"]["image_size"]).numpy(), peer_tokens(config["text_cfg"])
         image, text = lambda: model.encode_image(torch.from_numpy(x)), lambda: model.encode_text(t)
+    forms = dict(peer=image)
+    if name.startswith(("convnext", "MobileCLIP")):  # what PyTorch offers for convolutions
+        from timm.utils.model import reparameterize_model
+        lasting = copy.deepcopy(model)
+        lasting.visual = reparameterize_model(lasting.visual).to(memory_format=torch.channels_last)
+        forms["channels_last"] = lambda: lasting.encode_image(torch.from_numpy(x).contiguous(memory_format=torch.channels_last))
     with cloob.load(folder, device="cpu", precision="fp32", threads=args.threads, batch=args.rows) as m:
-        cells = [rates(dict(cloob=lambda: m.encode_image(x, output="raw"), peer=image), args.rows), rates(dict(cloob=lambda: m.encode_text(t.numpy(), output="raw"), peer=text), args.rows)]
-    print("| " + name + " | " + " | ".join("%.1f | %.1f" % (c["cloob"], c["peer"]) for c in cells) + " |", flush=True)
+        cells = [rates(dict(cloob=lambda: m.encode_image(x, output="raw"), **forms), args.rows), rates(dict(cloob=lambda: m.encode_text(t.numpy(), output="raw"), peer=text), args.rows)]
+    print("| " + name + " | " + " | ".join(" | ".join("%.1f" % v for v in c.values()) for c in cells) + " |", flush=True)
     shutil.rmtree(folder)
 
 

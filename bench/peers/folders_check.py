@@ -11,11 +11,12 @@ import argparse, gzip, json, os, pathlib, random, re, subprocess, sys, tempfile
 
 
 def clip_vocab():
-    import open_clip
-    from open_clip.tokenizer import bytes_to_unicode
-    path = pathlib.Path(open_clip.__file__).parent / "bpe_simple_vocab_16e6.txt.gz"
-    merges = [tuple(m.split()) for m in gzip.open(path).read().decode().split("\n")[1:49152 - 256 - 2 + 1]]
-    base = list(bytes_to_unicode().values())
+    if "CLIP_MERGES" not in os.environ:  # which a Python without open_clip gets from the one with it
+        import open_clip
+        os.environ["CLIP_MERGES"] = str(pathlib.Path(open_clip.__file__).parent / "bpe_simple_vocab_16e6.txt.gz")
+    merges = [tuple(m.split()) for m in gzip.open(os.environ["CLIP_MERGES"]).read().decode().split("\n")[1:49152 - 256 - 2 + 1]]
+    shown = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]  # GPT-2's characters for bytes
+    base = [chr(b) for b in shown] + [chr(256 + i) for i in range(256 - len(shown))]
     words = base + [b + "</w>" for b in base] + ["".join(m) for m in merges] + ["<|startoftext|>", "<|endoftext|>"]
     return {w: i for i, w in enumerate(words)}, merges
 
@@ -253,6 +254,7 @@ def main():
     if o.write:
         return write(o.write[0], o.write[1], o.captions)
     from safetensors.torch import load_file
+    clip_vocab()
     os.environ.setdefault("VIRTUAL_ENV", sys.prefix)  # where cloob finds the merges of open_clip's package
     root = o.keep or tempfile.mkdtemp()
     os.makedirs(f"{root}/photos", exist_ok=True)

@@ -36,6 +36,11 @@ cloob_status model_tokenizer(cloob_ctx *ctx, const char *path, const char *vocab
     return CLOOB_OK;
 }
 
+const char *tokenizer_remedy(int64_t vocab)
+{
+    return vocab == CLIP_VOCAB ? ", or fetch CLIP's tokenizer once: cloob pull clip-vit-b-32" : "";
+}
+
 /* A scale is stored as its logarithm under `name`, or plainly in the metadata. */
 static double read_scale(const weights *w, const char *name, const char *meta)
 {
@@ -173,7 +178,8 @@ cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, co
     int64_t T = encoder_config(enc)->context, width = encoder_width(enc, what, true);
     CLOOB_TRY(model_config_need(ctx, encoder_config(enc), true));
     if (!tok)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; give its merges with `vocab` FILE");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; set `vocab` FILE%s",
+                        tokenizer_remedy(encoder_config(enc)->vocab));
     int32_t *row = malloc((size_t)(TEXTS_AT_ONCE * T) * sizeof *row);
     if (!row) return ctx_no_memory(ctx, (size_t)(TEXTS_AT_ONCE * T) * sizeof *row, "tokens");
     cloob_status status = CLOOB_OK;

@@ -32,6 +32,8 @@ typedef struct cloob_model model;
  * folder, or CLIP's merges on this machine if they have CLIP's vocabulary size. *out NULL: none was found. A tokenizer
  * of another size than the model's is refused. */
 cloob_status model_tokenizer(cloob_ctx *ctx, const char *path, const char *vocab, const weights *w, tokenizer **out);
+/* For errors about a missing tokenizer: how to get one for a vocabulary of this size; "" if that is not known. */
+const char *tokenizer_remedy(int64_t vocab);
 
 /* cloob_encode_texts with an encoder and a tokenizer that come from elsewhere. tok NULL is refused; the error names
  * --vocab. */

@@ -139,6 +139,13 @@ static void tokenizer_json_is_read(void)
     CHECK(open_json("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",1]]}}", &t) == CLOOB_ERR_FORMAT);
     CHECK(open_json("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", &t) == CLOOB_ERR_FORMAT);
     CHECK(open_json("{}", &t) == CLOOB_ERR_UNSUPPORTED);
+    /* CLIP's start token in another vocabulary, as after training on captions that have it */
+    CHECK_OK(ctx, open_json("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"<unk>\":0,\"a\":1,\"b\":2,\"ab\":3,"
+                            "\"<|startoftext|>\":4},\"unk_token\":\"<unk>\",\"merges\":[[\"a\",\"b\"]]}}",
+                            &t));
+    CHECK_OK(ctx, tokenizer_encode_row(ctx, t, "aba", 3, 5, row));
+    CHECK(row[0] == 3 && row[1] == 1);
+    cloob_tokenizer_close(t);
 }
 
 static void damage_is_refused(void)

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "core/file.h"
+#include "infer/model_file.h"
 #include "infer/search_index.h"
 #include "lab/report/report.h"
 
@@ -42,12 +43,15 @@ static void print_update(const char *path, const cloob_search_update *u)
     if (u->bad_before) printf("  %lld of the unreadable were known and not tried again\n", (long long)u->bad_before);
 }
 
-/* Whether the model has both towers but no tokenizer. */
-static bool lacks_tokenizer(const cloob_model *m)
+/* An index of a model with both towers but no tokenizer could not be searched by words. */
+static cloob_status check_tokenizer(cloob_ctx *ctx, const cloob_model *m)
 {
     cloob_model_facts facts;
     cloob_model_get_facts(m, &facts);
-    return facts.context && facts.image_size && !facts.has_tokenizer;
+    if (!facts.context || !facts.image_size || facts.has_tokenizer) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                    "%s contains no tokenizer, so the index cannot be searched by words; set `vocab` FILE%s",
+                    o.model.checkpoint, tokenizer_remedy(facts.vocab));
 }
 
 static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
@@ -57,10 +61,7 @@ static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
     if (!o.model.checkpoint) return cli_usage(self, "index needs --checkpoint");
     char *path = must(search_index_file(o.out ? o.out : folder));
     cloob_status status = cli_model_open(ctx, &o.model, &m);
-    if (status == CLOOB_OK && lacks_tokenizer(m))
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                          "%s contains no tokenizer, so the index cannot be searched by words; set `vocab` FILE",
-                          o.model.checkpoint);
+    if (status == CLOOB_OK) status = check_tokenizer(ctx, m);
     cli_stop_on_signals();
     if (status == CLOOB_OK)
         status = cloob_search_index(ctx, m, folder, path, o.model.checkpoint, o.model.open.vocab, &u);

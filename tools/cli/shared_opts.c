@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -85,21 +86,20 @@ cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *from, cloob_model *
 
 /* ---- stopping a training run --------------------------------------------------------------------- */
 
-static volatile sig_atomic_t asked;
+static atomic_bool asked; /* set by the thread that receives the signal */
 
 static void on_signal(int number)
 {
-    if (asked) { /* a second signal exits immediately; files are written atomically */
+    if (atomic_exchange(&asked, true)) { /* a second signal exits immediately; files are written atomically */
         signal(number, SIG_DFL);
         raise(number);
     }
-    asked = 1;
 }
 
 bool cli_should_stop(void *user)
 {
     (void)user;
-    return asked != 0;
+    return asked;
 }
 
 void cli_stop_on_signals(void)

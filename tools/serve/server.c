@@ -25,13 +25,13 @@ static shared_object mhd_library = { .file = { "libmicrohttpd.so.12" },
                                      .install = "libmicrohttpd12 (the server)" };
 SHARED_LISTED(mhd_library)
 
-/* Number of signals received: the first starts the shutdown, the second ends it immediately. */
-static volatile sig_atomic_t stop_signals;
+/* Number of signals received, by any thread: the first starts the shutdown, the second ends it immediately. */
+static atomic_int stop_signals;
 
 static void on_signal(int number)
 {
     (void)number;
-    stop_signals = stop_signals + 1;
+    atomic_fetch_add(&stop_signals, 1);
 }
 
 /* Opens a listening socket, so that an error such as a port in use can be reported with its cause. */

@@ -422,14 +422,15 @@ static cloob_status read_clip(cloob_ctx *ctx, const json *model, const char *nam
     return CLOOB_OK;
 }
 
-/* Whether words end in "</w>" or the start token has CLIP's name. */
+/* Whether words end in "</w>"; without the suffix, whether the vocabulary has such words and CLIP's start token. */
 static bool is_clip(const json *model)
 {
     const char *type = json_string(json_get(model, "type")),
                *suffix = json_string(json_get(model, "end_of_word_suffix"));
     if (!type || strcmp(type, "BPE") != 0) return false;
+    const json *vocab = json_get(model, "vocab");
     return suffix && *suffix ? strcmp(suffix, "</w>") == 0
-                             : json_get(json_get(model, "vocab"), "<|startoftext|>") != NULL;
+                             : json_get(vocab, "<|startoftext|>") && json_get(vocab, "a</w>");
 }
 
 /* ---- entry --------------------------------------------------------------------------------------- */

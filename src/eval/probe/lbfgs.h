@@ -1,8 +1,8 @@
 /* L-BFGS for smooth functions, with an optional preconditioner.
  *
  * Not liblbfgs, because the initial inverse Hessian of each direction may be a matrix of the problem: H0 = gamma M^-1.
- * For logistic regression that saves most of the iterations (docs/reference/evaluation.md has the measurement);
- * liblbfgs has no preconditioner.
+ * For logistic regression that saves many of the iterations (28 instead of scikit-learn's 48 in the probe of
+ * docs/measurements/cpu.md); liblbfgs has no preconditioner.
  *
  * Vectors are double; a function computed in lower precision sets its rounding error (`noise`). */
 #ifndef EVAL_PROBE_LBFGS_H

@@ -160,8 +160,7 @@ CPU_INLINE void find_groups(const gemm_kernel *k, const block_rows *b, const pie
 }
 
 /* A block of pointers to groups. */
-CPU_CLONES void gemm_u8_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next,
-                               void *out)
+CPU_CLONES void gemm_u8_pack_a(const gemm_kernel *k, const gemm_call *x, const gemm_part *part, int64_t next, void *out)
 {
     block_rows b;
     row_cursor edge = rows_from(&x->a, part->edge0);

@@ -42,9 +42,9 @@ function endpoint(path, method, o) {
   const parts = [...block("Example", curl(method, path, o))];
   if (o.parameters) parts.push(...block("Parameters", o.parameters.map((p) => `${p.name}${p.required ? "" : "?"}: ${p.schema.type} (${p.in})`).join("\n")));
   for (const [kind, c] of Object.entries(o.requestBody?.content || {})) parts.push(...block("Request, " + kind, type(c.schema)));
-  for (const [kind, c] of Object.entries(o.responses["200"]?.content || {})) parts.push(...block("Answer, " + kind, kind === "application/json" ? type(c.schema) : "the bytes"));
+  for (const [kind, c] of Object.entries(o.responses["200"]?.content || {})) parts.push(...block("Response, " + kind, kind === "application/json" ? type(c.schema) : "the bytes"));
   return el("details", { class: "card", id: o.operationId },
-    el("summary", {}, el("b", {}, method.toUpperCase()), " ", el("code", {}, path), " ", el("span", { class: "dim" }, o.summary),
+    el("summary", {}, el("b", {}, method.toUpperCase()), " ", el("code", {}, path), " ", el("span", { class: "dim" }, o.summary), " ",
       o.security ? el("span", { class: "badge" }, "without a key") : null), ...parts);
 }
 
