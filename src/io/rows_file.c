@@ -49,8 +49,7 @@ static cloob_status set_aside(cloob_ctx *ctx, rows_file *f, const st_meta *meta,
     }
     int error = posix_fallocate(fileno(f->w.stream), 0, at);
     if (!error) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot reserve its %.1f MB: %s", f->w.path, (double)at / 1e6,
-                    strerror(error));
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot reserve %lld bytes: %s", f->w.path, (long long)at, strerror(error));
 }
 
 cloob_status rows_file_begin(cloob_ctx *ctx, const char *path, const rows_part *part, int parts, const st_meta *meta,

@@ -294,7 +294,7 @@ static void failures_leave_nothing(void)
     getrlimit(RLIMIT_FSIZE, &old);
     small = (struct rlimit){ 10000, old.rlim_max };
     setrlimit(RLIMIT_FSIZE, &small);
-    check_refused(&job, streamed, CLOOB_ERR_IO, "cannot reserve its");
+    check_refused(&job, streamed, CLOOB_ERR_IO, "cannot reserve");
     setrlimit(RLIMIT_FSIZE, &old);
     remove_images();
 }
