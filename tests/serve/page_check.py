@@ -507,7 +507,8 @@ def serve(cloob, folder, case, jobs, epochs=4):
     world = folder / "world"
     subprocess.run([cloob, "synth", "--out", world, "--count", "4000", "--val-count", "300", "--size", "64", "--seed", "3", "--quiet"], check=True)
     train = [cloob, "train", "--train-data", world / "train.tsv", "--val-data", world / "val.tsv", "--model", "tiny", "--batch-size", "64",
-             "--lr", "1.5e-3", "--warmup", "20", "--vocab-size", "1024", "--logs", folder / "logs", "--workers", "1", "--quiet"]
+             "--lr", "1.5e-3", "--warmup", "20", "--hopfield-warmup", str(20 * epochs), "--vocab-size", "1024", "--logs", folder / "logs",
+             "--workers", "1", "--quiet"]
     done = subprocess.run(train + ["--epochs", str(epochs), "--name", "first", "--log-every-n-steps", "5"], check=True, capture_output=True, text=True)
     checkpoint = done.stdout.strip().splitlines()[-1]
     case.dated = date_photo(next((world / "images").rglob("*.jpg")))
