@@ -137,8 +137,8 @@ hf_kind model_config_hf_kind(const model_config *c);
 typedef struct hf_scales {
     double inv_tau, hopfield;
 } hf_scales;
-/* Appends its config.json. Like model_config_to_open_clip, fails for a model that the other program cannot express;
- * `path` is named in the error. */
+/* Appends config.json for the model of model_config_hf_kind. Like model_config_to_open_clip, fails for a model that the
+ * other program cannot express; `path` is named in the error. */
 cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const hf_scales *scales, const char *path,
                                 sbuf *out);
 /* Whether transformers' SiglipModel expresses the model. */

@@ -256,7 +256,7 @@ static void put_vision(json_out *w, const model_config *c)
     else json_put_int(w, "image_size", c->image_size);
 }
 
-/* rinna's tokenize() makes texts shorter than the positions. */
+/* max_position_embeddings counts all positions; rinna's tokenize() makes shorter texts. */
 static void put_bert(json_out *w, const model_config *c)
 {
     model_config all = *c;
@@ -372,8 +372,10 @@ static const char *beyond_berts(const model_config *c, hf_kind kind)
     bool mclip = kind == HF_MCLIP;
     if (c->bert.pooler || c->text_projection_hidden || c->no_text_projection) return "a pooler or another projection";
     if (c->text_pool != (mclip ? TEXT_POOL_MEAN : TEXT_POOL_FIRST)) return "another pooling of texts";
-    if (c->text_projection_bias != mclip) return "this bias of the text projection";
-    if (mclip ? !c->bert.name[0] : c->bert.first != 0) return "a BERT without a name, or positions after the padding";
+    if (c->text_projection_bias != mclip)
+        return mclip ? "a mean of tokens without a bias" : "a text projection with a bias";
+    if (mclip ? !c->bert.name[0] : c->bert.first != 0)
+        return mclip ? "a BERT without a name" : "positions that begin after the padding";
     if (kind == HF_BERT && c->context != c->bert.positions) return "texts shorter than the positions";
     return NULL;
 }
@@ -405,8 +407,8 @@ cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const hf_
     json_out w = { 0 };
     if (beyond && !model_config_is_siglip(c))
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: transformers' form of this model does not support %s; write %s as openai or open_clip%s",
-                        path, beyond, c->name, c->family == MODEL_RESNET ? ", or as jku" : "");
+                        "%s: Hugging Face's CLIP models do not support %s; write %s as openai or open_clip%s", path,
+                        beyond, c->name, c->family == MODEL_RESNET ? ", or as jku" : "");
     if (model_config_hf_kind(c) == HF_MCLIP) put_mclip(&w, c);
     else put_model(&w, c, scales);
     json_out_append(&w, s);

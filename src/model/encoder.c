@@ -129,8 +129,8 @@ static bool fixed_batch(const params *p, const encoder_options *o)
     return o->invariant && p->dev->backend == BACKEND_CUDA;
 }
 
-/* Convolutional networks have large activations: on a CPU a few images at a time keep them in its caches, which counts
- * for more than reading the weights once. */
+/* The number of images whose activations fit the caches of a CPU. Convolutional networks have large activations, and
+ * reading the weights for every few images costs less than reading activations from memory. */
 static int64_t rows_in_caches(const model_config *c)
 {
     enum { PIXELS = 4 * 224 * 224 };

@@ -15,10 +15,10 @@
 
 #define BN_EPS 1e-5
 
-/* What unfolding writes. */
+/* A layer being unfolded. */
 typedef struct unfold {
     const weights *model;
-    arena *a; /* of new tensors */
+    arena *a; /* memory of new tensors */
     unfold_put put;
     void *user;
     tensor weight, bias; /* of the folded layer; data NULL: no bias */

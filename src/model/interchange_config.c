@@ -84,12 +84,15 @@ static cloob_status read_scales(finder *r, const char *path)
     json *root;
     cloob_status status = json_read_file(r->ctx, &a, path, &root);
     for (int i = 0; i < 2 && status == CLOOB_OK; i++) {
+        config_reader reader = { r->ctx, path, &r->w->config };
         double value = 0;
         char text[40];
-        status = reader_number(&(config_reader){ r->ctx, path, &r->w->config }, root, keys[i][0], &value);
+        if (!reader_value(root, keys[i][0])) continue;
+        status = reader_number(&reader, root, keys[i][0], &value);
+        if (status == CLOOB_OK && !(value > 0 && value < 1e30)) status = reader_bad(&reader, keys[i][0], "above 0");
         snprintf(text, sizeof text, "%.7g", value);
-        if (status == CLOOB_OK && value > 0) status = weights_set_meta(r->ctx, r->w, keys[i][1], text);
-        if (status == CLOOB_OK && value > 0) status = weights_set_meta(r->ctx, r->w, "method", "cloob");
+        if (status == CLOOB_OK) status = weights_set_meta(r->ctx, r->w, keys[i][1], text);
+        if (status == CLOOB_OK) status = weights_set_meta(r->ctx, r->w, "method", "cloob");
     }
     arena_release(&a);
     return status;

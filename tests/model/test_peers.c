@@ -178,6 +178,12 @@ static void check_scales(weights *w, const char *folder)
         CHECK_STR(weights_get_meta(from, "method"), "cloob");
     }
     weights_release(&back);
+    interchange_report report;
+    CHECK(system("sed -i 's/\"init_inv_tau\":30/\"init_inv_tau\":-1/' peers_rinna/config.json") == 0);
+    CHECK(interchange_read(ctx, folder, NULL, &back, &report) == CLOOB_ERR_FORMAT);
+    CHECK(strstr(cloob_error(ctx), "init_inv_tau"));
+    interchange_report_release(&report);
+    weights_release(&back);
     CHECK_OK(ctx, weights_set_meta(ctx, w, "scale_hopfield", "0"));
     CHECK_OK(ctx, interchange_write(ctx, "peers_rinna_clip", FORMAT_HF, w));
     read_weights("peers_rinna_clip", NULL, &back);

@@ -167,8 +167,9 @@ static gemm_call heads_dw_call(const op_args *a, int64_t h)
 
 typedef gemm_call head_call(const op_args *a, int64_t h);
 
-/* Heads take turns on the same scratch, and threads share the GEMM of a head. Few rows are limited by reading the
- * weights: there each thread takes whole heads, with its own scratch. Weights are packed only where that lasts. */
+/* Heads are multiplied one after another in the same scratch, and threads share the GEMM of a head. With few rows,
+ * reading the weights limits the speed: then each thread takes whole heads, with its own scratch. Weights are packed
+ * only if the packed copy can be cached. */
 enum { FEW_ROWS = 4 };
 
 typedef struct heads_job {
@@ -179,17 +180,17 @@ typedef struct heads_job {
     size_t room; /* scratch of a thread */
 } heads_job;
 
-static bool kept(const op_env *env) { return env->frozen_weights && env->cache; }
+static bool caches_weights(const op_env *env) { return env->frozen_weights && env->cache; }
 
 static int ranges_of_heads(const op_env *env, const gemm_call *x, int64_t H)
 {
-    return kept(env) && x->M <= FEW_ROWS ? pool_ranges(env->ctx, H, 1) : 1;
+    return caches_weights(env) && x->M <= FEW_ROWS ? pool_ranges(env->ctx, H, 1) : 1;
 }
 
 static cloob_status heads_plan(const op_env *env, op_args *a, head_call *call, int64_t H)
 {
     gemm_call x = call(a, 0);
-    CLOOB_TRY(gemm_op_prepare(env, a, &x, kept(env)));
+    CLOOB_TRY(gemm_op_prepare(env, a, &x, caches_weights(env)));
     a->scratch_bytes *= (size_t)ranges_of_heads(env, &x, H);
     return CLOOB_OK;
 }
@@ -218,7 +219,7 @@ static cloob_status heads_run(const op_env *env, const op_args *a, head_call *ca
     if (by_head) pool_for(env->ctx, H, 1, heads_range, &j);
     for (int64_t h = 0; h < H && !by_head; h++) {
         x = call(a, h);
-        CLOOB_TRY(gemm_op_run(env, a, &x, kept(env)));
+        CLOOB_TRY(gemm_op_run(env, a, &x, caches_weights(env)));
     }
     return CLOOB_OK;
 }

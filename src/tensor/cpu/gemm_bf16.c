@@ -17,14 +17,16 @@ typedef uint32_t pair __attribute__((may_alias));
 
 /* ---- tiles --------------------------------------------------------------------------------------- */
 
-/* Whether every row has piece s behind the one before. Zeros, for rows and pixels outside, must be as long. */
+/* Whether piece s directly follows the previous piece in every row. Rows and pixels outside read zeros, which must be
+ * long enough. */
 CPU_INLINE bool follows(const gemm_view *v, const row *r, int rows, const piece *s)
 {
     int64_t zeros = v->patches ? v->patches->C : r[rows - 1].at ? 0 : v->cols;
     return s->whole && zeros <= GEMM_ZEROS && (!v->patches || s->c >= BF16_STEP);
 }
 
-/* Where `rows` rows have piece s: in place, or in `room`. before: where they have the piece before, if s follows. */
+/* Sets `at` to the addresses of piece s in `rows` rows: in place, or copied to `room`. before: the addresses of the
+ * previous piece if s follows it, otherwise NULL. */
 CPU_INLINE void find_pieces(const gemm_view *v, const row *r, int rows, const piece *s, const void *const *before,
                             const void **at, uint16_t *room)
 {

@@ -65,8 +65,8 @@ static void largest_task(const gemm_kernel *k, const gemm_call *x, bool packed, 
     *panels = k->a_whole && once ? 1 : square ? k->panels / 2 : k->panels;
 }
 
-/* Row tasks, a multiple of the threads, with which the thread with the most rows has the fewest; or 0 where they would
- * have so few rows that a panel of B is read from far caches too often. */
+/* The number of row tasks, a multiple of the threads, that gives the busiest thread the fewest rows. 0: tasks would
+ * have too few rows to reuse a panel of B from the near caches. */
 static int64_t even_row_tasks(const layout *l, const gemm_kernel *k, const gemm_call *x, int64_t most, int threads)
 {
     int64_t best = 0, least = INT64_MAX;
@@ -78,7 +78,8 @@ static int64_t even_row_tasks(const layout *l, const gemm_kernel *k, const gemm_
     return best;
 }
 
-/* Where tasks are few, equal ones for all threads: first of fewer rows, then of fewer columns. No sum depends on it. */
+/* If there are few tasks, makes them equal for all threads: of fewer rows first, then of fewer columns. No sum depends
+ * on this. */
 static void share_tasks(layout *l, const gemm_kernel *k, const gemm_call *x, int threads)
 {
     int64_t tasks = l->row_tasks * l->col_tasks, round = 2 * threads;
@@ -272,8 +273,8 @@ static void fetch_lines(const gemm_call *x, int64_t m, int rows, int64_t n, int 
         }
 }
 
-/* C, and a residual, come into the near caches some blocks before they are used: with a short K one block takes less
- * time than a far cache. */
+/* Prefetches C and the residual some blocks ahead: with a short K, one block takes less time than reading a far
+ * cache. */
 static void fetch_ahead(const job *j, const stretch *s, int64_t p, int64_t i)
 {
     const gemm_kernel *k = j->kernel;

@@ -106,15 +106,15 @@ static inline piece piece_of(const gemm_view *v, int64_t col, int64_t len)
     return s;
 }
 
-/* The rows of a block of patches with a div of 1: where they have the pixel of kernel element (0, 0), which may be
- * outside the image. From it the others are found for all rows at once, without branches. */
+/* For the rows of a block of patches with a div of 1: address and position of the pixel at kernel element (0, 0), which
+ * may be outside the image. The pixels of the other elements follow from it without branches. */
 enum { MOST_CORNERS = 32 };
 typedef struct corners {
     uintptr_t at[MOST_CORNERS];
     int64_t h[MOST_CORNERS], w[MOST_CORNERS];
 } corners;
 
-/* What `unit` elements of the view become: `size` bytes, beginning at data. */
+/* How a view is stored: every `unit` elements take `size` bytes, beginning at data. zeros: read outside an image. */
 typedef struct stored {
     const void *data, *zeros;
     int64_t unit, size;
@@ -135,7 +135,7 @@ CPU_INLINE void find_corners(const gemm_view *v, const row *r, int rows, const s
     }
 }
 
-/* Where rows have a piece that is inside one kernel element. */
+/* Sets at[t] to the address of piece s in row t; the piece is inside one kernel element. */
 CPU_INLINE void corners_piece(const gemm_patches *p, const corners *from, int rows, const piece *s, const stored *to,
                               const void **at)
 {

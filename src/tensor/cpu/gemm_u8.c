@@ -116,7 +116,7 @@ void gemm_u8_round_groups(const uint16_t *x, int64_t groups, void *out, int64_t 
     gemm_best(GEMM_U8)->round_u8(x, groups, (u8_group *)out + first);
 }
 
-/* What is read outside an image: the channels of a pixel, at most. */
+/* Read outside an image: at most the channels of a pixel. */
 enum { ZEROS = 32 };
 static const u8_group zeros[ZEROS];
 
@@ -139,8 +139,8 @@ CPU_INLINE void find_block(const gemm_call *x, row_cursor *edge, int64_t count, 
     if (x->rounded && x->a.patches) find_corners(&x->a, b->r, b->count, &b->rounded, &b->c);
 }
 
-/* Where the rows have the group that s is: in an A in 8 bits, or rounded to `room`. before: where they have the group
- * before, or NULL. Groups of a row, or of a pixel, are behind each other. */
+/* Sets `at` to the addresses of group s in the rows: in an A in 8 bits, or rounded to `room`. before: the addresses of
+ * the previous group, or NULL. Groups of a row, or of a pixel, are adjacent. */
 CPU_INLINE void find_groups(const gemm_kernel *k, const block_rows *b, const piece *s, const void *const *before,
                             const void **at, u8_group *room)
 {
